@@ -30,7 +30,7 @@ pub struct Patch {
     /// The JSON text of the patch without the closing bracket of its list; empty if there are no operations.
     text: String,
     /// The paths at which [`Patch::ensure_object`] and [`Patch::ensure_array`] created a value. Each path occurs once.
-    made: Vec<PointerBuf>,
+    created_paths: Vec<PointerBuf>,
 }
 
 impl Patch {
@@ -120,12 +120,12 @@ impl Patch {
     }
 
     fn ensure(&mut self, path: &Pointer, exists: bool, empty: &str) -> &mut Self {
-        if !exists && !self.made.iter().any(|made| made == path) {
+        if !exists && !self.created_paths.iter().any(|created_path| created_path == path) {
             self.begin("add", path);
             self.text.push_str(",\"value\":");
             self.text.push_str(empty);
             self.text.push('}');
-            self.made.push(path.to_owned());
+            self.created_paths.push(path.to_owned());
         }
         self
     }
@@ -204,7 +204,7 @@ impl TryFrom<&json_patch::Patch> for Patch {
         text.pop();
         Ok(Self {
             text,
-            made: Vec::new(),
+            created_paths: Vec::new(),
         })
     }
 }

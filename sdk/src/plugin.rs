@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn admit_before_configure_and_a_second_configure_are_errors() {
         let plugin = Configured::<FirstKindPlugin>::new();
-        let early = plugin.admit(contract("{}"));
-        assert!(early.is_err_and(|message| message.contains("before `configure`")));
+        let early_answer = plugin.admit(contract("{}"));
+        assert!(early_answer.is_err_and(|message| message.contains("before `configure`")));
         assert!(plugin.configure("{}").is_ok());
         let twice = plugin.configure("{}").expect_err("it is configured already");
         assert_eq!(twice.len(), 1);

@@ -135,7 +135,7 @@ impl<'de> ReaderCursor<'de> {
     fn nested<T>(
         &mut self,
         [open, close]: [u8; 2],
-        read: impl FnOnce(&mut Items<'_, 'de>) -> Result<T, SlowPath>,
+        read_items: impl FnOnce(&mut Items<'_, 'de>) -> Result<T, SlowPath>,
     ) -> Result<T, SlowPath> {
         self.pass(open)?;
         self.depth += 1;
@@ -147,7 +147,7 @@ impl<'de> ReaderCursor<'de> {
             close,
             is_first: true,
         };
-        let value = read(&mut items)?;
+        let value = read_items(&mut items)?;
         self.depth -= 1;
         self.pass(close).map(|()| value)
     }
@@ -168,13 +168,13 @@ fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), SlowPa
     loop {
         if let Some(word) = bytes.get(position..).and_then(<[u8]>::first_chunk::<8>) {
             let word = u64::from_le_bytes(*word);
-            let found =
+            let mask =
                 zeros(word ^ u64::from_le_bytes([b'"'; 8])) | zeros(word ^ u64::from_le_bytes([b'\\'; 8]));
-            if found == 0 {
+            if mask == 0 {
                 position += 8;
                 continue;
             }
-            position += found.trailing_zeros() as usize / 8;
+            position += mask.trailing_zeros() as usize / 8;
         }
         match bytes.get(position).ok_or(SlowPath)? {
             b'"' => return Ok((position + 1, has_escapes)),
@@ -411,8 +411,8 @@ mod tests {
     fn documents_are_read_as_serde_json_reads_them() {
         fn check<'a, T: Deserialize<'a> + fmt::Debug + PartialEq>(text: &'a str) {
             let expected = serde_json::from_str::<T>(text).map_err(|error| error.to_string());
-            let read = from_json::<T>(text).map_err(|error| error.to_string());
-            assert_eq!(read, expected, "{text}");
+            let actual = from_json::<T>(text).map_err(|error| error.to_string());
+            assert_eq!(actual, expected, "{text}");
         }
         for text in DOCUMENTS {
             check::<ReaderView>(text);

@@ -26,7 +26,8 @@
 //! }
 //! # use admittance_sdk::{serde_json::json, testing};
 //! # let job = json!({"kind": "Job", "spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}});
-//! # assert_eq!(testing::create(job).run(admit).unwrap().denial().unwrap().message, "/spec/template/spec/containers: one has no image; name it");
+//! # assert_eq!(testing::create(job).run(admit).unwrap().denial().unwrap().message, "/spec/template/spec/containers:
+//! one has no image; name it");
 //! ```
 
 mod container;
@@ -111,7 +112,7 @@ impl<'a> Workload<'a> {
 
     fn read_document(request: &'a Request, document: Document) -> Result<Option<Self>, Error> {
         let control_plane = ControlPlane::from_request(request);
-        let read = if is_pod(request) {
+        let outcome = if is_pod(request) {
             request
                 .read::<shape::ShapePod<'a>>(document)
                 .map(|pod| pod.map(|pod| Self::pod(pod, control_plane)))
@@ -120,7 +121,7 @@ impl<'a> Workload<'a> {
                 .read::<shape::ShapeObject<'a>>(document)
                 .map(|object| object.map(|object| Self::object(object, control_plane)))
         };
-        match read {
+        match outcome {
             Ok(workload) => {
                 Ok(workload.filter(|workload| !workload.templates.is_empty() || workload.misspelt.is_some()))
             }
@@ -189,13 +190,13 @@ impl<'a> Workload<'a> {
         let of_job = job_template
             .and_then(|job| job.spec)
             .and_then(|spec| spec.template);
-        let places = [
+        let templates = [
             (pointer!["spec", "template"], direct),
             (pointer!["spec", "jobTemplate", "spec", "template"], of_job),
             (pointer!["template"], template),
         ];
         let mut own_metadata = metadata;
-        for (path, template) in places {
+        for (path, template) in templates {
             let Some(shape::ShapeTemplate {
                 metadata,
                 spec: Some(spec),
@@ -319,7 +320,7 @@ fn is_known(request: &Request) -> bool {
     match kind.group.as_str() {
         "" if kind.version == "v4" => ["application", "deployment", "daemonset"]
             .iter()
-            .any(|known| name.eq_ignore_ascii_case(known)),
+            .any(|known_kind| name.eq_ignore_ascii_case(known_kind)),
         "" => matches!(name, "Pod" | "PodTemplate" | "ReplicationController"),
         "apps" => matches!(name, "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet"),
         "batch" => matches!(name, "Job" | "CronJob"),

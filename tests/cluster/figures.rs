@@ -28,12 +28,12 @@ const AT_ONCE: usize = 8;
 pub(crate) struct Figures {
     rows: Vec<FigureRow>,
     watches: Vec<WatchMemory>,
-    many: Many,
+    scale_figures: Many,
 }
 
 #[derive(Debug)]
 pub(crate) struct FigureRow {
-    what: &'static str,
+    title: &'static str,
     /// The durations of creations that one client made one after another, sorted.
     alone: Vec<Duration>,
     rate: f64,
@@ -49,7 +49,7 @@ pub(crate) async fn measure(cluster: Arc<TestCluster>) -> Figures {
     ];
     let scene = Scene::start(cluster.clone(), &chains).await;
     let path = format!("/api/v1/namespaces/{}/pods", scene.namespace);
-    let row = async |what| FigureRow::measure(what, &scene.rest, &path).await;
+    let row = async |title| FigureRow::measure(title, &scene.rest, &path).await;
     let mutating = |path| Registration::mutating(path);
     let validating = Registration::validating("/validate/policy");
     let mut rows = vec![row("no webhook").await];
@@ -66,12 +66,12 @@ pub(crate) async fn measure(cluster: Arc<TestCluster>) -> Figures {
     Figures {
         rows,
         watches: memory_of_watches(&cluster).await,
-        many: many::measure(cluster).await,
+        scale_figures: many::measure(cluster).await,
     }
 }
 
 impl FigureRow {
-    pub(crate) async fn measure(what: &'static str, rest: &UserClient, path: &str) -> Self {
+    pub(crate) async fn measure(title: &'static str, rest: &UserClient, path: &str) -> Self {
         let path = format!("{path}?dryRun=All");
         let pod = pod("web", GOOD_IMAGE);
         let mut alone = Vec::with_capacity(TIMED);
@@ -96,7 +96,7 @@ impl FigureRow {
         creating.join_all().await;
         let created = u32::try_from(TIMED / AT_ONCE * AT_ONCE).unwrap();
         Self {
-            what,
+            title,
             alone,
             rate: f64::from(created) / begin.elapsed().as_secs_f64(),
         }
@@ -125,11 +125,15 @@ impl fmt::Display for Figures {
         )?;
         for row in &self.rows {
             let (p50, p99) = (row.percentile(50), row.percentile(99));
-            writeln!(f, "{:36}{p50:>7.2} ms{p99:>7.2} ms{:>14.0}/s", row.what, row.rate)?;
+            writeln!(
+                f,
+                "{:36}{p50:>7.2} ms{p99:>7.2} ms{:>14.0}/s",
+                row.title, row.rate
+            )?;
         }
         for watches in &self.watches {
             write!(f, "\n{watches}")?;
         }
-        write!(f, "\n{}", self.many)
+        write!(f, "\n{}", self.scale_figures)
     }
 }

@@ -108,7 +108,7 @@ impl RunningKubectl {
     /// # Panics
     ///
     /// Panics if it does not exit within the limit.
-    pub(crate) async fn ended(&mut self, limit: Duration) {
+    pub(crate) async fn wait_until_ended(&mut self, limit: Duration) {
         timeout(limit, self.child.wait()).await.unwrap().unwrap();
     }
 }
@@ -146,8 +146,8 @@ impl Kubectl {
     }
 
     pub(crate) fn start(&self, arguments: &[&str]) -> Result<RunningKubectl, Error> {
-        let what = format!("kubectl {}", arguments.join(" "));
-        let mut child = self.command(arguments).spawn().map_err(Error::io(what))?;
+        let command_line = format!("kubectl {}", arguments.join(" "));
+        let mut child = self.command(arguments).spawn().map_err(Error::io(command_line))?;
         let lines = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
         Ok(RunningKubectl { child, lines })
     }
@@ -164,7 +164,7 @@ impl Kubectl {
             Ok(output) => output.map_err(error())?,
             Err(_) => {
                 return Err(Error::Never {
-                    what: format!("the exit of kubectl {}", arguments.join(" ")),
+                    event: format!("the exit of kubectl {}", arguments.join(" ")),
                     limit: NEVER,
                     log: String::new(),
                 });

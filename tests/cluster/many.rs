@@ -57,7 +57,7 @@ async fn create_all(rest: &UserClient, path: String, objects: impl Iterator<Item
 
 async fn end(mut program: Admittance) {
     program.terminate().unwrap();
-    program.ended().await.unwrap();
+    program.wait_for_end().await.unwrap();
 }
 
 /// Returns a Pod of 1.6 kB. The chain denies it if the number is divisible by ten.
@@ -128,27 +128,27 @@ async fn audit_all(cluster: Arc<TestCluster>) -> (Value, [u64; 2]) {
     scene.apply(&denying(&scene, "bad image")).await.succeeds();
     let program = scene.start_replica(store.path()).await;
     let before = program.resident_memory().unwrap();
-    let most = AtomicU64::new(before);
-    let audit = until("the end of the audit", async || {
-        most.fetch_max(program.resident_memory().unwrap(), Ordering::Relaxed);
+    let peak = AtomicU64::new(before);
+    let report = until("the end of the audit", async || {
+        peak.fetch_max(program.resident_memory().unwrap(), Ordering::Relaxed);
         let mut audit = program.status().await.unwrap()["audit"].take();
-        let listed = audit["last"]["listed"].as_u64()?;
-        (listed >= OBJECTS as u64).then(|| audit["last"].take())
+        let listed_count = audit["last"]["listed"].as_u64()?;
+        (listed_count >= OBJECTS as u64).then(|| audit["last"].take())
     })
     .await;
     let status = program.status().await.unwrap();
     assert_eq!(status["audit"]["objects"]["denied"], OBJECTS / 10, "{status}");
     end(program).await;
     delete_chains(&scene).await;
-    (audit, [before, most.into_inner()])
+    (report, [before, peak.into_inner()])
 }
 
 impl fmt::Display for Many {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [before, most] = self.memory.map(|bytes| bytes as f64 / 1e6);
+        let [before, peak] = self.memory.map(|bytes| bytes as f64 / 1e6);
         writeln!(
             f,
-            "audit of {OBJECTS} Pods: {:.1} s, {before:.0} MB of memory before and {most:.0} MB at most",
+            "audit of {OBJECTS} Pods: {:.1} s, {before:.0} MB of memory before and {peak:.0} MB at most",
             self.audit["seconds"].as_f64().unwrap_or_default(),
         )?;
         write!(

@@ -71,17 +71,17 @@ impl Process {
     {
         let begin = Instant::now();
         while !is_ready().await {
-            let what = format!("{} to be ready", self.name);
-            let ended = self.child.try_wait().map_err(Error::io(what.clone()))?;
-            if ended.is_some() {
+            let event = format!("{} to be ready", self.name);
+            let exit_status = self.child.try_wait().map_err(Error::io(event.clone()))?;
+            if exit_status.is_some() {
                 return Err(Error::Ended {
-                    what,
+                    event,
                     log: last_lines(&self.log()),
                 });
             }
             if begin.elapsed() > NEVER {
                 return Err(Error::Never {
-                    what,
+                    event,
                     limit: NEVER,
                     log: last_lines(&self.log()),
                 });
@@ -103,7 +103,7 @@ fn last_lines(log: &str) -> String {
 /// # Panics
 ///
 /// Panics if there is no result within [`NEVER`].
-pub(crate) async fn until<T, R>(what: &str, mut attempt: impl FnMut() -> R) -> T
+pub(crate) async fn until<T, R>(event: &str, mut attempt: impl FnMut() -> R) -> T
 where
     R: Future<Output = Option<T>>,
 {
@@ -114,7 +114,7 @@ where
         }
         assert!(
             begin.elapsed() < NEVER,
-            "timeout after {NEVER:?} while waiting for {what}"
+            "timeout after {NEVER:?} while waiting for {event}"
         );
         tokio::time::sleep(LOOK_AGAIN).await;
     }
@@ -141,14 +141,14 @@ where
 }
 
 fn free_ports<const N: usize>() -> Result<[SocketAddr; N], Error> {
-    let what = || Error::io("choosing free ports");
+    let io_error = || Error::io("choosing free ports");
     let mut ports = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); N];
-    let mut held = Vec::with_capacity(N);
+    let mut listeners = Vec::with_capacity(N);
     for port in &mut ports {
-        let listener = TcpListener::bind(*port).map_err(what())?;
-        *port = listener.local_addr().map_err(what())?;
+        let listener = TcpListener::bind(*port).map_err(io_error())?;
+        *port = listener.local_addr().map_err(io_error())?;
         // The listeners stay open until all ports are chosen, so that no port is chosen twice.
-        held.push(listener);
+        listeners.push(listener);
     }
     Ok(ports)
 }

@@ -61,7 +61,7 @@ impl Registration {
     }
 
     /// Sets the end of the configuration's name. The API server calls webhooks in the order of these names.
-    pub(crate) fn named(self, suffix: &'static str) -> Self {
+    pub(crate) fn with_suffix(self, suffix: &'static str) -> Self {
         Self { suffix, ..self }
     }
 

@@ -12,7 +12,6 @@
 //! | containers | the cluster has no nodes; a stand-in for a kubelet answers `exec`, `logs` and `port-forward` |
 
 mod audits;
-mod bare;
 mod callers;
 mod documents;
 mod edge;
@@ -20,6 +19,7 @@ mod failures;
 pub(crate) mod gateway;
 mod installation;
 mod mutating;
+mod no_webhooks;
 mod operations;
 mod refusals;
 mod replicas;
@@ -53,7 +53,7 @@ macro_rules! scenarios {
 
 /// All scenarios in the order in which they run. The simplest come first.
 pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
-    bare:
+    no_webhooks:
         pods_are_stored_unchanged,
         users_have_their_own_permissions,
         a_dry_run_stores_nothing,

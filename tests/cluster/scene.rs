@@ -172,7 +172,7 @@ impl Scene {
     pub(crate) async fn stop(&mut self) {
         if let Some(mut program) = self.program.take() {
             program.terminate().unwrap();
-            program.ended().await.unwrap();
+            program.wait_for_end().await.unwrap();
         }
     }
 
@@ -319,30 +319,34 @@ impl Scene {
 
     /// Runs kubectl with this object on its standard input, from which `-f -` reads.
     pub(crate) async fn with(&self, arguments: &[&str], object: &Value) -> KubectlOutput {
-        let arguments: Vec<_> = arguments.iter().copied().chain(self.here(object)).collect();
+        let arguments: Vec<_> = arguments
+            .iter()
+            .copied()
+            .chain(self.namespace_option(object))
+            .collect();
         self.kubectl
             .run_with(&arguments, &object.to_string())
             .await
             .unwrap()
     }
 
-    fn here(&self, object: &Value) -> impl Iterator<Item = &str> {
-        let elsewhere = object["kind"] == "Namespace" || object["metadata"]["namespace"].is_string();
-        (!elsewhere)
+    fn namespace_option(&self, object: &Value) -> impl Iterator<Item = &str> {
+        let is_elsewhere = object["kind"] == "Namespace" || object["metadata"]["namespace"].is_string();
+        (!is_elsewhere)
             .then_some(["--namespace", &self.namespace])
             .into_iter()
             .flatten()
     }
 
     pub(crate) async fn run(&self, arguments: &str) -> KubectlOutput {
-        let here = ["--namespace", &self.namespace];
-        let arguments: Vec<_> = here.into_iter().chain(arguments.split(' ')).collect();
+        let namespace_option = ["--namespace", &self.namespace];
+        let arguments: Vec<_> = namespace_option.into_iter().chain(arguments.split(' ')).collect();
         self.kubectl.run(&arguments).await.unwrap()
     }
 
-    /// Returns an object that is stored in the cluster. `what` are the arguments of `kubectl get`.
-    pub(crate) async fn get(&self, what: &str) -> Value {
-        self.run(&format!("get {what} --output=json")).await.json()
+    /// Returns an object that is stored in the cluster. `query` are the arguments of `kubectl get`.
+    pub(crate) async fn get(&self, query: &str) -> Value {
+        self.run(&format!("get {query} --output=json")).await.json()
     }
 
     pub(crate) async fn containers(&self, pod: &str) -> Vec<String> {
@@ -436,7 +440,7 @@ pub(crate) fn containers(pod: &Value) -> Vec<String> {
 
 pub(crate) fn image(pod: &Value, container: &str) -> Option<String> {
     let containers = pod["spec"]["containers"].as_array()?;
-    let container = containers.iter().find(|found| found["name"] == container)?;
+    let container = containers.iter().find(|entry| entry["name"] == container)?;
     Some(container["image"].as_str()?.to_owned())
 }
 

@@ -56,7 +56,7 @@ fn count(size: usize) {
 }
 
 /// Prints and returns how many blocks of memory the driver allocates for a request.
-fn blocks_per_request(what: &str, config: &Path, request: &[u8]) -> u64 {
+fn blocks_per_request(label: &str, config: &Path, request: &[u8]) -> u64 {
     let _alone = count_alone();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -88,7 +88,7 @@ fn blocks_per_request(what: &str, config: &Path, request: &[u8]) -> u64 {
     runtime.block_on(running).unwrap();
     let blocks = (after.0 - before.0) / COUNTED as u64;
     let bytes = (after.1 - before.1) / COUNTED as u64;
-    println!("{what}: {blocks} allocations of {bytes} bytes for each request");
+    println!("{label}: {blocks} allocations of {bytes} bytes for each request");
     blocks
 }
 

@@ -18,9 +18,9 @@ fn find_strace() -> Option<PathBuf> {
 }
 
 /// Prints and returns how many system calls the program makes for a request, or `None` if `strace` is not installed.
-fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]) -> Option<u64> {
+fn calls_per_request(label: &str, directory: &Path, config: &Path, request: &[u8]) -> Option<u64> {
     let Some(strace) = find_strace() else {
-        println!("skipped: the system calls of a {what} are counted with strace, which is not installed");
+        println!("skipped: the system calls of a {label} are counted with strace, which is not installed");
         return None;
     };
     let _alone = count_alone();
@@ -55,7 +55,7 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
         }
     }
     let calls = (all + COUNTED as u64 / 2) / COUNTED as u64;
-    println!("{what}: {calls} system calls for each request{text}");
+    println!("{label}: {calls} system calls for each request{text}");
     Some(calls)
 }
 

@@ -135,15 +135,15 @@ impl ExampleRequest {
         match self.body {
             ExampleBody::Text(body) => Ok(body.into()),
             ExampleBody::File(path) => fs::read(repository().join(path)).map_err(|source| Error::Io {
-                what: path.to_owned(),
+                operation: path.to_owned(),
                 source,
             }),
         }
     }
 
-    pub(crate) fn check(&self, reply: &Reply, received: &[UpstreamRequest]) -> Result<(), String> {
+    pub(crate) fn check(&self, reply: &Reply, upstream_requests: &[UpstreamRequest]) -> Result<(), String> {
         let status = reply.status.as_u16();
-        match (&self.expected, received) {
+        match (&self.expected, upstream_requests) {
             (ExpectedReply::Refused(expected, words), []) => {
                 let body = reply.text();
                 match words.iter().find(|words| !body.contains(**words)) {
@@ -152,23 +152,27 @@ impl ExampleRequest {
                     Some(words) => Err(format!("`{words}` is not in `{body}`")),
                 }
             }
-            (ExpectedReply::Changed(expected), [received]) => {
-                let object = received.json().map_err(|error| error.to_string())?;
-                let at = |pointer| object.pointer(pointer).and_then(Value::as_str);
-                let found: HashMap<_, _> = expected
+            (ExpectedReply::Changed(expected), [request]) => {
+                let object = request.json().map_err(|error| error.to_string())?;
+                let text_at = |pointer| object.pointer(pointer).and_then(Value::as_str);
+                let actual_texts: HashMap<_, _> = expected
                     .iter()
-                    .map(|(pointer, _)| (*pointer, at(pointer)))
+                    .map(|(pointer, _)| (*pointer, text_at(pointer)))
                     .collect();
-                let is_expected = expected.iter().all(|(pointer, text)| at(pointer) == Some(*text));
+                let is_expected = expected
+                    .iter()
+                    .all(|(pointer, text)| text_at(pointer) == Some(*text));
                 if is_expected && status == 200 {
                     Ok(())
                 } else {
-                    Err(format!("the upstream got {found:?}, the status is {status}"))
+                    Err(format!(
+                        "the upstream got {actual_texts:?}, the status is {status}"
+                    ))
                 }
             }
-            (ExpectedReply::Unchanged, [received]) => {
-                let sent = self.body().map_err(|error| error.to_string())?;
-                if received.body != sent || status != 200 {
+            (ExpectedReply::Unchanged, [request]) => {
+                let sent_body = self.body().map_err(|error| error.to_string())?;
+                if request.body != sent_body || status != 200 {
                     return Err("the body was changed".into());
                 }
                 // This API replies with the stored object and nothing else, so the reply must equal the object that the
@@ -180,7 +184,7 @@ impl ExampleRequest {
                     _ => Ok(()),
                 }
             }
-            (_, received) => Err(format!("the upstream got {} requests", received.len())),
+            (_, requests) => Err(format!("the upstream got {} requests", requests.len())),
         }
     }
 }

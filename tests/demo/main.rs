@@ -68,7 +68,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     } else {
         &SERVICES
     };
-    let upstream = FakeUpstream::watched(api.form, |received| println!("{}", arrival(received))).await?;
+    let upstream = FakeUpstream::start_watched(api.form, |request| println!("{}", arrival(request))).await?;
     let has_traffic = arguments.parts.contains(&DemoPart::Traffic);
     let mut driver = Serve::new(repository().join(api.directory).join("admittance.yaml"))?
         .listen(listen)
@@ -93,7 +93,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     print_changes(api, &driver);
     let io = |source| Error::Io {
-        what: "a signal".into(),
+        operation: "a signal".into(),
         source,
     };
     let mut terminate = signal(SignalKind::terminate()).map_err(io)?;
@@ -102,37 +102,37 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             interrupt.map_err(io)?;
             // Ctrl-C also sends a signal to the driver, which then exits by itself. The driver gets two seconds for
             // that, because a second signal would make it abort requests.
-            if timeout(Duration::from_secs(2), driver.ended()).await.is_ok() {
+            if timeout(Duration::from_secs(2), driver.wait_for_end()).await.is_ok() {
                 return Ok(ExitCode::SUCCESS);
             }
             driver.terminate()?;
         }
         _ = terminate.recv() => driver.terminate()?,
-        exited = driver.exited() => {
+        exited = driver.wait_without_timeout() => {
             eprintln!("error: the driver ended with {}", exited?);
             return Ok(ExitCode::FAILURE);
         }
         sent = traffic::send(api, &url), if has_traffic => sent?,
     }
-    driver.ended().await?;
+    driver.wait_for_end().await?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn send_all(api: &DemoApi, driver: &Admittance, upstream: &FakeUpstream) -> Result<ExitCode, Error> {
     let client = Client::new()?;
-    let mut as_promised = true;
+    let mut is_as_expected = true;
     for example in &api.examples {
         println!("\n{}:\n  {}", example.title, example.curl(&driver.url("")));
-        let before = upstream.received().len();
+        let request_count = upstream.requests().len();
         let reply = client.send(example.request(&driver.url(""))?).await?;
         println!("{}\n{}", reply.status, reply.text().trim_end());
-        let received = upstream.received().split_off(before);
-        if let Err(difference) = example.check(&reply, &received) {
+        let requests = upstream.requests().split_off(request_count);
+        if let Err(difference) = example.check(&reply, &requests) {
             eprintln!("error: the result differs from what is expected: {difference}");
-            as_promised = false;
+            is_as_expected = false;
         }
     }
-    Ok(if as_promised {
+    Ok(if is_as_expected {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -156,9 +156,9 @@ fn print_changes(api: &DemoApi, driver: &Admittance) {
     );
 }
 
-fn arrival(received: &UpstreamRequest) -> String {
-    let body = String::from_utf8_lossy(&received.body);
-    let first_words: String = body.split_whitespace().flat_map(|word| [word, " "]).collect();
-    let shown: String = first_words.chars().take(100).collect();
-    format!("upstream: {} {}  {shown}", received.method, received.uri.path())
+fn arrival(request: &UpstreamRequest) -> String {
+    let body = String::from_utf8_lossy(&request.body);
+    let single_line: String = body.split_whitespace().flat_map(|word| [word, " "]).collect();
+    let excerpt: String = single_line.chars().take(100).collect();
+    format!("upstream: {} {}  {excerpt}", request.method, request.uri.path())
 }

@@ -77,9 +77,9 @@ impl Requests {
 
 impl Latency {
     async fn measure(&mut self, request: impl Future<Output = Result<(), String>>) {
-        let sent = Instant::now();
+        let start = Instant::now();
         self.failures.extend(request.await.err());
-        self.sorted.push(sent.elapsed());
+        self.sorted.push(start.elapsed());
     }
 }
 

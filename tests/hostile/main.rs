@@ -64,11 +64,11 @@ fn runtimes() -> io::Result<(Runtime, Runtime)> {
         .on_thread_start(run_only_when_idle)
         .build()?;
     interrupt_all_others();
-    let others = Builder::new_multi_thread()
+    let well_behaved = Builder::new_multi_thread()
         .enable_all()
         .on_thread_start(interrupt_all_others)
         .build()?;
-    Ok((others, attackers))
+    Ok((well_behaved, attackers))
 }
 
 /// Lets the calling thread run only while no other thread has work. If the kernel refuses, nothing changes.
@@ -98,18 +98,18 @@ async fn run(arguments: &Arguments, attackers: &Handle) -> Result<bool, Error> {
         "attack", "quiet p50", "quiet p99", "p50", "p99", "ratio", "memory"
     );
     let mut is_good = true;
-    let wanted = |attack: &&Attack| match &arguments.name {
+    let is_chosen = |attack: &&Attack| match &arguments.name {
         Some(name) => attack.name.contains(name.as_str()),
         None => true,
     };
     let store = tempfile::tempdir().map_err(Error::io("a directory for the store"))?;
-    for attack in ATTACKS.iter().filter(wanted) {
-        is_good &= one(attack, arguments, store.path(), attackers).await?;
+    for attack in ATTACKS.iter().filter(is_chosen) {
+        is_good &= run_attack(attack, arguments, store.path(), attackers).await?;
     }
     Ok(is_good)
 }
 
-async fn one(
+async fn run_attack(
     attack: &Attack,
     arguments: &Arguments,
     store: &Path,
@@ -137,10 +137,10 @@ async fn one(
     println!(
         "{:<26} {:>9} {:>9} {:>9} {:>9} {ratio:>6.1} {:>7}M  {outcome}",
         attack.name,
-        shown(&quiet, 50),
-        shown(&quiet, 99),
-        shown(&attacked, 50),
-        shown(&attacked, 99),
+        milliseconds(&quiet, 50),
+        milliseconds(&quiet, 99),
+        milliseconds(&attacked, 50),
+        milliseconds(&attacked, 99),
         memory.saturating_sub(before) >> 20,
     );
     for failure in attacked.failures.iter().take(3) {
@@ -149,6 +149,6 @@ async fn one(
     Ok(ratio <= arguments.ratio && memory <= limit && attacked.failures.is_empty())
 }
 
-fn shown(latency: &Latency, percent: usize) -> String {
+fn milliseconds(latency: &Latency, percent: usize) -> String {
     format!("{:.2}ms", latency.at(percent).as_secs_f64() * 1e3)
 }

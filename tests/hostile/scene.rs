@@ -210,7 +210,7 @@ impl HostileScene {
         let outcomes = Outcomes::default();
         let mut attackers = JoinSet::new();
         self.attack(attack, clients, &outcomes, &mut attackers)?;
-        let (mut most, started) = (0, Instant::now());
+        let (mut peak, started) = (0, Instant::now());
         let measured = {
             let measuring = self.measure(time);
             tokio::pin!(measuring);
@@ -219,9 +219,9 @@ impl HostileScene {
                 tokio::select! {
                     measured = &mut measuring => break Some(measured?),
                     _ = checks.tick() => {
-                        most = most.max(self.memory()?);
+                        peak = peak.max(self.memory()?);
                         // The program is stopped before the machine begins to swap.
-                        if most > 2 * limit {
+                        if peak > 2 * limit {
                             break None;
                         }
                     }
@@ -235,7 +235,7 @@ impl HostileScene {
         } else if text.is_empty() {
             text = format!("no answer in {:.0?}", started.elapsed());
         }
-        Ok((measured, most, text))
+        Ok((measured, peak, text))
     }
 
     fn attack(
@@ -285,8 +285,8 @@ impl HostileScene {
                 using(&module())
             }
             Means::Fifo => {
-                let made = std::process::Command::new("mkfifo").arg(module()).status();
-                made.map_err(Error::io("mkfifo"))?;
+                let mkfifo_status = std::process::Command::new("mkfifo").arg(module()).status();
+                mkfifo_status.map_err(Error::io("mkfifo"))?;
                 using(&module())
             }
             Means::Documents(text) => text(),
@@ -466,25 +466,25 @@ async fn flooding(
         register_token: text(&register_token, "token"),
         empty_frames: 16,
         reply,
-        sent: Arc::default(),
+        sent_byte_count: Arc::default(),
     };
     let path = format!("/tunnels/clusters/{}/api/v1/pods", text(&cluster, "identifier"));
     let token = text(&token, "token");
     let watching = async {
         loop {
-            let mut held = Vec::new();
+            let mut streams = Vec::new();
             for _ in 0..WATCHES {
                 match agent.watch(&path, &token).await {
-                    Ok(stream) => held.push(stream),
+                    Ok(stream) => streams.push(stream),
                     Err(error) => outcomes.add(error.to_string()),
                 }
             }
             // The gateway closes watches whose client does not read. So all watches are opened again every five
             // seconds.
             tokio::time::sleep(Duration::from_secs(5)).await;
-            outcomes.add(format!("{} watches that nobody reads", held.len()));
-            let sent = agent.sent.swap(0, Ordering::Relaxed) >> 20;
-            outcomes.add(format!("{sent} MiB"));
+            outcomes.add(format!("{} watches that nobody reads", streams.len()));
+            let sent_mebibytes = agent.sent_byte_count.swap(0, Ordering::Relaxed) >> 20;
+            outcomes.add(format!("{sent_mebibytes} MiB"));
         }
     };
     let requests = (0..clients).map(async |_| {
@@ -516,7 +516,7 @@ async fn flooding(
 
 /// Opens connections from another IP address. Sends an incomplete request on each, and keeps it open.
 async fn unfinished(address: String, count: usize, request: UnfinishedRequest, outcomes: Outcomes) {
-    let (path, length, sent) = match request {
+    let (path, length, sent_length) = match request {
         UnfinishedRequest::Streamed => ("/not/hooked".to_owned(), 1000, 1),
         UnfinishedRequest::Held => (
             format!("{API}{}", applications("attacked")),
@@ -527,25 +527,25 @@ async fn unfinished(address: String, count: usize, request: UnfinishedRequest, o
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: BCS-MESOS-10001\r\ncontent-length: {length}\r\n\r\n"
     );
-    let mut held = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..count {
-        match begun(&address, &head, sent).await {
-            Ok(stream) => held.push(stream),
+        match begin_request(&address, &head, sent_length).await {
+            Ok(stream) => connections.push(stream),
             Err(error) => outcomes.add(error.kind().to_string()),
         }
     }
-    outcomes.add(format!("{} connections held", held.len()));
+    outcomes.add(format!("{} connections held", connections.len()));
     std::future::pending::<()>().await;
 }
 
-async fn begun(address: &str, head: &str, body: usize) -> std::io::Result<TcpStream> {
+async fn begin_request(address: &str, head: &str, body_length: usize) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_send_buffer_size(ATTACKING_SEND_BUFFER)?;
     socket.bind(([127, 0, 0, 2], 0).into())?;
     let address = address.parse().map_err(std::io::Error::other)?;
     let mut stream = socket.connect(address).await?;
     stream.write_all(head.as_bytes()).await?;
-    stream.write_all(&vec![b' '; body]).await?;
+    stream.write_all(&vec![b' '; body_length]).await?;
     Ok(stream)
 }
 
@@ -562,7 +562,7 @@ impl Outcomes {
         let outcomes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let parts: Vec<_> = outcomes
             .iter()
-            .map(|(what, count)| format!("{count} x {what}"))
+            .map(|(outcome, count)| format!("{count} x {outcome}"))
             .collect();
         parts.join("; ")
     }

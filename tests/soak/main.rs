@@ -117,14 +117,16 @@ async fn kill(kills: Kills) -> Result<bool, Error> {
     }
     println!("\n{} kills, with the seed {}", kills.rounds, kills.seed);
     let KillResult {
-        new,
-        known,
-        starting,
-        finished,
-        acknowledged,
+        new_module_kills: new,
+        known_module_kills: known,
+        start_kills: starting,
+        finished_kills: finished,
+        acknowledged_kills: acknowledged,
         longest_start,
         problems,
-    } = kills.run(|round, what| println!("  {round}: {what}")).await?;
+    } = kills
+        .run(|round, description| println!("  {round}: {description}"))
+        .await?;
     row("while new modules were fetched and compiled", new);
     row("while known modules were applied", known);
     row("while it started", starting);

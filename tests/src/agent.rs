@@ -38,7 +38,7 @@ pub struct TunnelFlood {
     pub empty_frames: usize,
     pub reply: EndlessReply,
     /// The number of bytes of data that the agent has sent.
-    pub sent: Arc<AtomicU64>,
+    pub sent_byte_count: Arc<AtomicU64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,13 +108,13 @@ impl TunnelFlood {
             let [_, connection, kind] = [(); 3].map(|()| take(&mut bytes));
             match kind {
                 CONNECT => {
-                    let write = self.serve(connection, acceptor.clone(), frames.clone());
-                    connections.insert(connection, write);
+                    let writer = self.serve(connection, acceptor.clone(), frames.clone());
+                    connections.insert(connection, writer);
                 }
                 DATA => {
                     let _deadline = take(&mut bytes);
-                    if let Some(write) = connections.get_mut(&connection) {
-                        let _ = write.write_all(&bytes).await;
+                    if let Some(writer) = connections.get_mut(&connection) {
+                        let _ = writer.write_all(&bytes).await;
                     }
                 }
                 ERROR => drop(connections.remove(&connection)),
@@ -145,12 +145,12 @@ impl TunnelFlood {
         frames: mpsc::Sender<Bytes>,
     ) -> WriteHalf<DuplexStream> {
         let (near, far) = tokio::io::duplex(64 << 10);
-        let (mut read, write) = tokio::io::split(near);
+        let (mut reader, writer) = tokio::io::split(near);
         tokio::spawn(self.reply.send(acceptor, far));
         let flood = self.clone();
         tokio::spawn(async move {
             let mut buffer = vec![0; 32 << 10];
-            while let Ok(length @ 1..) = read.read(&mut buffer).await {
+            while let Ok(length @ 1..) = reader.read(&mut buffer).await {
                 let data = buffer.get(..length).unwrap_or_default();
                 let empty = std::iter::repeat_n(&[][..], flood.empty_frames);
                 for data in std::iter::once(data).chain(empty) {
@@ -160,10 +160,10 @@ impl TunnelFlood {
                         return;
                     }
                 }
-                flood.sent.fetch_add(length as u64, Ordering::Relaxed);
+                flood.sent_byte_count.fetch_add(length as u64, Ordering::Relaxed);
             }
         });
-        write
+        writer
     }
 }
 
@@ -206,13 +206,13 @@ fn server() -> Result<(TlsAcceptor, String), Error> {
 
 /// Encodes a number as a zigzag varint, like the numbers in frames of a tunnel. The number must not be negative.
 fn varint(value: i64) -> Vec<u8> {
-    let mut rest = value.cast_unsigned() << 1;
+    let mut remaining_bits = value.cast_unsigned() << 1;
     let mut bytes = Vec::new();
-    while rest >= 0x80 {
-        bytes.push(rest.to_le_bytes()[0] | 0x80);
-        rest >>= 7;
+    while remaining_bits >= 0x80 {
+        bytes.push(remaining_bits.to_le_bytes()[0] | 0x80);
+        remaining_bits >>= 7;
     }
-    bytes.push(rest.to_le_bytes()[0]);
+    bytes.push(remaining_bits.to_le_bytes()[0]);
     bytes
 }
 

@@ -6,8 +6,8 @@ use std::{
 use crate::Error;
 
 pub fn repository() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_owned()
+    let package_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package_directory.parent().unwrap_or(package_directory).to_owned()
 }
 
 /// The directory with the build output of Cargo, which is found by the path of the running program.
@@ -38,12 +38,12 @@ impl Artifacts {
     /// program.
     pub fn program(&self, name: &str) -> Result<PathBuf, Error> {
         let path = self.profile.join(format!("{name}{}", env::consts::EXE_SUFFIX));
-        there(path, "cargo build --workspace --bins")
+        require_existing(path, "cargo build --workspace --bins")
     }
 
     /// Returns the path of a program for a Kubernetes API server, which `cargo task cluster` builds.
     pub fn kubernetes(name: &str) -> Result<PathBuf, Error> {
-        there(
+        require_existing(
             repository().join("target/kubernetes/bin").join(name),
             "cargo task cluster",
         )
@@ -61,7 +61,7 @@ impl Artifacts {
     }
 
     fn module(&self, target: &str, name: &str) -> Result<PathBuf, Error> {
-        there(
+        require_existing(
             self.target
                 .join(target)
                 .join("plugin")
@@ -71,7 +71,7 @@ impl Artifacts {
     }
 }
 
-fn there(path: PathBuf, command: &'static str) -> Result<PathBuf, Error> {
+fn require_existing(path: PathBuf, command: &'static str) -> Result<PathBuf, Error> {
     if path.exists() {
         Ok(path)
     } else {

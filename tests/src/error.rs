@@ -8,8 +8,8 @@ pub enum Error {
     #[error("{} is not in a target directory of Cargo", .0.display())]
     NoTargetDirectory(PathBuf),
     /// An operation on a socket, a file or a process failed.
-    #[error("{what}: {source}")]
-    Io { what: String, source: io::Error },
+    #[error("{operation}: {source}")]
+    Io { operation: String, source: io::Error },
     #[error("{method} {url}: {reason}")]
     NoReply {
         method: http::Method,
@@ -27,16 +27,16 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
     /// The program under test exited although it should serve.
-    #[error("the program ended while {what} was awaited; its log:\n{log}")]
+    #[error("the program ended while {event} was awaited; its log:\n{log}")]
     Ended {
-        what: String,
+        event: String,
         /// The text that the exited program wrote to standard error.
         log: String,
     },
     /// An expected event did not happen within the limit. The limit only ends tests that hang.
-    #[error("{what} did not come within {limit:?}; the log:\n{log}")]
+    #[error("{event} did not come within {limit:?}; the log:\n{log}")]
     Never {
-        what: String,
+        event: String,
         limit: Duration,
         /// The text that the running program has written to standard error.
         log: String,
@@ -45,8 +45,8 @@ pub enum Error {
 
 impl Error {
     /// Returns a function that turns an I/O error into an error with a description of the operation.
-    pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        let what = what.into();
-        move |source| Self::Io { what, source }
+    pub fn io(operation: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let operation = operation.into();
+        move |source| Self::Io { operation, source }
     }
 }

@@ -26,16 +26,16 @@ pub struct Kills {
 pub struct KillResult {
     /// The number of times that the program was killed while it applied definitions with new modules, which it had to
     /// fetch and compile.
-    pub new: u32,
+    pub new_module_kills: u32,
     /// The number of times that the program was killed while it applied definitions whose modules were already in its
     /// store.
-    pub known: u32,
-    pub starting: u32,
+    pub known_module_kills: u32,
+    pub start_kills: u32,
     /// The number of times that the program was killed before it had reported success for a set of definitions, and
     /// served this set nevertheless after the restart.
-    pub finished: u32,
+    pub finished_kills: u32,
     /// The number of times that the program was killed after it had reported success for a set of definitions.
-    pub acknowledged: u32,
+    pub acknowledged_kills: u32,
     /// The longest time from a restart until the program served requests.
     pub longest_start: Duration,
     pub problems: Vec<String>,
@@ -69,7 +69,7 @@ impl Kills {
         let scene = KillScene::new().await?;
         let mut rng = Rng::with_seed(self.seed);
         let mut program = scene.start().await?;
-        let mut killed = KillResult::default();
+        let mut result = KillResult::default();
         let mut apply_time = Duration::ZERO;
         for generation in [1, 2] {
             let started = Instant::now();
@@ -86,7 +86,7 @@ impl Kills {
                 2 | 3 => KillMoment::Known,
                 _ => KillMoment::Start,
             };
-            let wanted = match moment {
+            let applied_generation = match moment {
                 KillMoment::New => newest + 1,
                 KillMoment::Known => {
                     let other = rng.u32(1..newest);
@@ -97,43 +97,53 @@ impl Kills {
             let limit = match moment {
                 KillMoment::New => apply_time,
                 KillMoment::Known => reapply_time,
-                KillMoment::Start => killed.longest_start.max(Duration::from_millis(100)),
+                KillMoment::Start => result.longest_start.max(Duration::from_millis(100)),
             };
             let delay = limit.mul_f64(rng.f64());
-            let answer = scene.interrupt(&mut program, moment, wanted, delay).await?;
+            let is_acknowledged = scene
+                .interrupt(&mut program, moment, applied_generation, delay)
+                .await?;
             let started = Instant::now();
             program = scene.start().await?;
-            killed.longest_start = killed.longest_start.max(started.elapsed());
-            let found = scene.generation(&program).await?;
-            let was = live;
-            match found {
-                Ok(found) if found == wanted || (found == live && !answer) => live = found,
-                Ok(found) => killed.problems.push(format!(
-                    "generation {found} after {live}, while {wanted} was applied{}",
-                    if answer { " and said to be live" } else { "" }
+            result.longest_start = result.longest_start.max(started.elapsed());
+            let live_generation = scene.generation(&program).await?;
+            let live_before = live;
+            match live_generation {
+                Ok(actual) if actual == applied_generation || (actual == live && !is_acknowledged) => {
+                    live = actual
+                }
+                Ok(actual) => result.problems.push(format!(
+                    "generation {actual} after {live}, while {applied_generation} was applied{}",
+                    if is_acknowledged {
+                        " and said to be live"
+                    } else {
+                        ""
+                    }
                 )),
-                Err(problem) => killed.problems.push(problem),
+                Err(problem) => result.problems.push(problem),
             }
             let status = program.status().await?;
             if let Some(problem) = status.get("problem") {
-                killed
+                result
                     .problems
                     .push(format!("a problem after the restart: {problem}"));
             }
             match moment {
-                KillMoment::New => killed.new += 1,
-                KillMoment::Known => killed.known += 1,
-                KillMoment::Start => killed.starting += 1,
+                KillMoment::New => result.new_module_kills += 1,
+                KillMoment::Known => result.known_module_kills += 1,
+                KillMoment::Start => result.start_kills += 1,
             }
-            killed.acknowledged += u32::from(answer);
-            killed.finished += u32::from(!answer && live != was);
+            result.acknowledged_kills += u32::from(is_acknowledged);
+            result.finished_kills += u32::from(!is_acknowledged && live != live_before);
             newest = newest.max(live);
             progress(
                 round,
-                &format!("{moment:?}, after {delay:.1?}: {was} -> {wanted}, live is {live}"),
+                &format!(
+                    "{moment:?}, after {delay:.1?}: {live_before} -> {applied_generation}, live is {live}"
+                ),
             );
         }
-        Ok(killed)
+        Ok(result)
     }
 }
 
@@ -274,22 +284,22 @@ fn generation(answer: &Value) -> Result<u32, String> {
         .pointer("/data/metadata/annotations")
         .and_then(|annotations| serde_json::from_value(annotations.clone()).ok())
         .ok_or_else(|| format!("no annotations in {answer}"))?;
-    let mut found = None;
+    let mut common_generation = None;
     for chain in CHAINS {
         for (stage, beyond) in [("fetched", 0), ("filed", 500_000)] {
-            let annotation = |of| annotations.get(&format!("{of}/{chain}-{stage}"));
+            let annotation = |prefix| annotations.get(&format!("{prefix}/{chain}-{stage}"));
             let generation =
                 annotation(crate::guest_names::GENERATION_OF).and_then(|text| text.parse::<u32>().ok());
             let version = annotation(crate::guest_names::VERSION_OF).and_then(|name| Versions::number(name));
             let (Some(generation), Some(version)) = (generation, version) else {
                 return Err(format!("{stage} of {chain} was not called: {annotations:?}"));
             };
-            if version != generation + beyond || *found.get_or_insert(generation) != generation {
+            if version != generation + beyond || *common_generation.get_or_insert(generation) != generation {
                 return Err(format!("a mix of generations: {annotations:?}"));
             }
         }
     }
-    found.ok_or_else(|| format!("no generation in {answer}"))
+    common_generation.ok_or_else(|| format!("no generation in {answer}"))
 }
 
 #[cfg(test)]
@@ -298,10 +308,10 @@ mod tests {
 
     #[test]
     fn a_response_with_chains_of_different_generations_is_wrong() {
-        let answer = |of: fn(usize) -> (u32, u32)| {
+        let answer = |generation_and_version: fn(usize) -> (u32, u32)| {
             let mut annotations = serde_json::Map::new();
             for (index, chain) in CHAINS.iter().enumerate() {
-                let (generation, version) = of(index);
+                let (generation, version) = generation_and_version(index);
                 for (stage, beyond) in [("fetched", 0), ("filed", 500_000)] {
                     let version = Versions::name(version + beyond);
                     annotations.insert(

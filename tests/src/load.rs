@@ -79,25 +79,29 @@ impl CreationLoad {
 
     /// Waits until a connection has seen this version in a response.
     pub async fn until_seen(&mut self, version: u32) -> Result<(), Error> {
-        self.until(version, |newest| newest.iter().any(|seen| *seen >= version))
-            .await
+        self.until(version, |newest| {
+            newest.iter().any(|client_version| *client_version >= version)
+        })
+        .await
     }
 
     pub async fn until_seen_by_all(&mut self, version: u32) -> Result<(), Error> {
-        self.until(version, |newest| newest.iter().all(|seen| *seen >= version))
-            .await
+        self.until(version, |newest| {
+            newest.iter().all(|client_version| *client_version >= version)
+        })
+        .await
     }
 
-    async fn until(&mut self, version: u32, wanted: impl Fn(&[u32]) -> bool) -> Result<(), Error> {
-        let wait = self.counts.wait_for(|counts| wanted(&counts.newest));
-        let waited = tokio::time::timeout(NEVER, wait)
+    async fn until(&mut self, version: u32, condition: impl Fn(&[u32]) -> bool) -> Result<(), Error> {
+        let wait = self.counts.wait_for(|counts| condition(&counts.newest));
+        let is_met = tokio::time::timeout(NEVER, wait)
             .await
-            .is_ok_and(|seen| seen.is_ok());
-        if waited {
+            .is_ok_and(|wait_result| wait_result.is_ok());
+        if is_met {
             Ok(())
         } else {
             Err(Error::Never {
-                what: format!("an answer of {}", Versions::name(version)),
+                event: format!("an answer of {}", Versions::name(version)),
                 limit: NEVER,
                 log: format!("{:?}", *self.counts.borrow()),
             })

@@ -11,7 +11,7 @@ pub const NEVER: Duration = Duration::from_secs(120);
 #[derive(Debug, Default)]
 pub(crate) struct ProgramLog {
     pub(crate) lines: Vec<ProgramLogLine>,
-    pub(crate) ended: bool,
+    pub(crate) has_ended: bool,
 }
 
 impl ProgramLog {
@@ -59,28 +59,33 @@ impl ProgramLogLine {
 pub(crate) async fn until_logged(
     mut log: watch::Receiver<ProgramLog>,
     from: usize,
-    what: &str,
-    wanted: impl Fn(&ProgramLogLine) -> bool,
+    event: &str,
+    condition: impl Fn(&ProgramLogLine) -> bool,
 ) -> Result<ProgramLogLine, Error> {
-    let mut read = from;
-    let mut found = None;
+    let mut read_count = from;
+    let mut matching_line = None;
     let wait = log.wait_for(|log| {
-        found = log.lines.iter().skip(read).find(|line| wanted(line)).cloned();
-        read = log.lines.len();
-        found.is_some() || log.ended
+        matching_line = log
+            .lines
+            .iter()
+            .skip(read_count)
+            .find(|line| condition(line))
+            .cloned();
+        read_count = log.lines.len();
+        matching_line.is_some() || log.has_ended
     });
-    let waited = tokio::time::timeout(NEVER, wait)
+    let wait_result = tokio::time::timeout(NEVER, wait)
         .await
-        .map(|ended| ended.map(|_| ()));
+        .map(|outcome| outcome.map(|_| ()));
     let text = || log.borrow().text();
-    match (found, waited) {
+    match (matching_line, wait_result) {
         (Some(line), _) => Ok(line),
         (None, Ok(_)) => Err(Error::Ended {
-            what: what.into(),
+            event: event.into(),
             log: text(),
         }),
         (None, Err(_)) => Err(Error::Never {
-            what: what.into(),
+            event: event.into(),
             limit: NEVER,
             log: text(),
         }),

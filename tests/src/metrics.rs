@@ -8,8 +8,9 @@ impl ScrapedMetrics {
         let mut values = self.0.lines().filter_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;
             let (series_name, series_labels) = series.split_once('{').unwrap_or((series, ""));
-            let has = |(key, value): &(&str, &str)| series_labels.contains(&format!("{key}=\"{value}\""));
-            (series_name == name && labels.iter().all(has)).then(|| value.parse::<f64>().ok())?
+            let has_label =
+                |(key, value): &(&str, &str)| series_labels.contains(&format!("{key}=\"{value}\""));
+            (series_name == name && labels.iter().all(has_label)).then(|| value.parse::<f64>().ok())?
         });
         let first = values.next()?;
         Some(values.fold(first, |sum, value| sum + value))

@@ -48,7 +48,7 @@ struct ServedModules {
     modules: Mutex<HashMap<String, Bytes>>,
     /// The pause before each chunk of a download, in microseconds.
     pause: AtomicU64,
-    begun: watch::Sender<u64>,
+    download_count: watch::Sender<u64>,
 }
 
 const CHUNK_SIZE: usize = 4096;
@@ -70,7 +70,7 @@ impl ModuleServer {
         let shared = Arc::new(ServedModules {
             modules: Mutex::default(),
             pause: AtomicU64::new(0),
-            begun: watch::Sender::new(0),
+            download_count: watch::Sender::new(0),
         });
         let ServerIdentity { authority, config } = identity;
         let router = Router::new().fallback(answer).with_state(shared.clone());
@@ -102,8 +102,8 @@ impl ModuleServer {
         self.shared.pause.store(microseconds, Ordering::Relaxed);
     }
 
-    pub fn begun(&self) -> u64 {
-        *self.shared.begun.borrow()
+    pub fn download_count(&self) -> u64 {
+        *self.shared.download_count.borrow()
     }
 }
 
@@ -123,8 +123,9 @@ pub struct ServerIdentity {
 impl ServerIdentity {
     /// Creates a certificate authority, and a certificate for `localhost` that it has signed.
     pub fn new() -> Result<Self, Error> {
-        let wrong = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
-        let made = || -> Result<_, rcgen::Error> {
+        let certificate_error =
+            |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
+        let generate_identity = || -> Result<_, rcgen::Error> {
             let authority_key = KeyPair::generate()?;
             let mut authority = CertificateParams::default();
             authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -134,17 +135,17 @@ impl ServerIdentity {
                 .signed_by(&key, &Issuer::new(authority, authority_key))?;
             Ok((pem, certificate, key))
         };
-        let (authority, certificate, key) = made().map_err(|error| wrong(&error))?;
+        let (authority, certificate, key) = generate_identity().map_err(|error| certificate_error(&error))?;
         let key = key
             .serialize_der()
             .try_into()
-            .map_err(|error: &str| wrong(&error))?;
+            .map_err(|error: &str| certificate_error(&error))?;
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(&error))?
+            .map_err(|error| certificate_error(&error))?
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], key)
-            .map_err(|error| wrong(&error))?;
+            .map_err(|error| certificate_error(&error))?;
         Ok(Self {
             authority,
             config: Arc::new(config),
@@ -173,14 +174,14 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
 }
 
 async fn answer(State(shared): State<Arc<ServedModules>>, request: Request) -> Response {
-    let found = {
+    let stored_module = {
         let modules = shared.modules.lock().unwrap_or_else(PoisonError::into_inner);
         modules.get(request.uri().path()).cloned()
     };
-    let Some(module) = found else {
+    let Some(module) = stored_module else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    shared.begun.send_modify(|begun| *begun += 1);
+    shared.download_count.send_modify(|count| *count += 1);
     let length = module.len();
     let chunks = stream::unfold((module, shared), |(mut rest, shared)| async move {
         if rest.is_empty() {

@@ -93,7 +93,7 @@ impl Admittance {
                 while let Ok(Some(line)) = lines.next_line().await {
                     sender.send_modify(|log| log.lines.push(ProgramLogLine::new(line)));
                 }
-                sender.send_modify(|log| log.ended = true);
+                sender.send_modify(|log| log.has_ended = true);
             });
         }
         Ok(Self {
@@ -107,35 +107,35 @@ impl Admittance {
 
     /// Waits until the program's admin port is open. At this time, it may not have loaded all chains and plugins.
     pub async fn until_starting(&mut self) -> Result<(), Error> {
-        let starting = self
+        let starting_line = self
             .until_logged("the line that it starts", |line| line.message() == "starting")
             .await?;
-        self.admin = starting.address("admin");
+        self.admin = starting_line.address("admin");
         Ok(())
     }
 
     pub async fn until_serving(&mut self) -> Result<(), Error> {
-        let serving = self
+        let serving_line = self
             .until_logged("the line that it serves", |line| line.message() == "serving")
             .await?;
-        self.listen = serving.address("address");
-        self.admin = serving.address("admin");
+        self.listen = serving_line.address("address");
+        self.admin = serving_line.address("admin");
         Ok(())
     }
 
     pub fn url(&self, path: &str) -> String {
-        Self::at("http", self.listen, path)
+        Self::url_at("http", self.listen, path)
     }
 
     pub fn tls_url(&self, path: &str) -> String {
-        Self::at("https", self.listen, path).replace("127.0.0.1", "localhost")
+        Self::url_at("https", self.listen, path).replace("127.0.0.1", "localhost")
     }
 
     pub fn admin_url(&self, path: &str) -> String {
-        Self::at("http", self.admin, path)
+        Self::url_at("http", self.admin, path)
     }
 
-    fn at(scheme: &str, address: Option<SocketAddr>, path: &str) -> String {
+    fn url_at(scheme: &str, address: Option<SocketAddr>, path: &str) -> String {
         match address {
             Some(address) => format!("{scheme}://{address}{path}"),
             // The program has no address if it does not listen. Then the host in the URL is `not-listening.invalid`,
@@ -200,33 +200,33 @@ impl Admittance {
     /// Waits for the first line of the log that matches, and returns it. It may have been written before the call.
     pub async fn until_logged(
         &mut self,
-        what: &str,
-        wanted: impl Fn(&ProgramLogLine) -> bool,
+        event: &str,
+        condition: impl Fn(&ProgramLogLine) -> bool,
     ) -> Result<ProgramLogLine, Error> {
-        until_logged(self.log.clone(), 0, what, wanted).await
+        until_logged(self.log.clone(), 0, event, condition).await
     }
 
     /// Waits like [`until_logged`](Self::until_logged), but only for lines after `mark`.
     pub async fn until_logged_after(
         &self,
         mark: Mark,
-        what: &str,
-        wanted: impl Fn(&ProgramLogLine) -> bool,
+        event: &str,
+        condition: impl Fn(&ProgramLogLine) -> bool,
     ) -> Result<ProgramLogLine, Error> {
-        until_logged(self.log.clone(), mark.0, what, wanted).await
+        until_logged(self.log.clone(), mark.0, event, condition).await
     }
 
     /// Waits like [`until_logged`](Self::until_logged), but in a future that does not borrow the program.
     pub fn when_logged<F>(
         &self,
-        what: &'static str,
-        wanted: F,
+        event: &'static str,
+        condition: F,
     ) -> impl Future<Output = Result<ProgramLogLine, Error>> + Send + use<F>
     where
         F: Fn(&ProgramLogLine) -> bool + Send + Sync + 'static,
     {
         let log = self.log.clone();
-        async move { until_logged(log, 0, what, wanted).await }
+        async move { until_logged(log, 0, event, condition).await }
     }
 
     pub async fn metrics(&self) -> Result<ScrapedMetrics, Error> {
@@ -236,8 +236,8 @@ impl Admittance {
 
     /// Returns whether `/readyz` reports that the program is ready.
     pub async fn is_ready(&self) -> bool {
-        let asked = async { Client::new()?.get(&self.admin_url("/readyz")).await };
-        asked.await.is_ok_and(|reply| reply.status == 200)
+        let request = async { Client::new()?.get(&self.admin_url("/readyz")).await };
+        request.await.is_ok_and(|reply| reply.status == 200)
     }
 
     pub async fn status(&self) -> Result<Value, Error> {
@@ -247,28 +247,28 @@ impl Admittance {
     /// Requests `/v1/status` repeatedly until its JSON meets a condition.
     pub async fn until_status(
         &self,
-        what: &str,
-        mut wanted: impl FnMut(&Value) -> bool,
+        event: &str,
+        mut condition: impl FnMut(&Value) -> bool,
     ) -> Result<Value, Error> {
         let client = Client::new()?;
         let url = self.admin_url("/v1/status");
         let mut last = Value::Null;
         let mut turns = tokio::time::interval(POLL);
-        let asking = async {
+        let wait = async {
             loop {
                 turns.tick().await;
                 last = client.get(&url).await?.json()?;
-                if wanted(&last) {
+                if condition(&last) {
                     return Ok(());
                 }
             }
         };
-        let received = tokio::time::timeout(NEVER, asking).await;
-        match received {
+        let outcome = tokio::time::timeout(NEVER, wait).await;
+        match outcome {
             Ok(Ok(())) => Ok(last),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(Error::Never {
-                what: format!("{what} in {last}"),
+                event: format!("{event} in {last}"),
                 limit: NEVER,
                 log: self.log.borrow().text(),
             }),
@@ -276,17 +276,17 @@ impl Admittance {
     }
 
     /// Waits without a timeout until the program exits.
-    pub async fn exited(&mut self) -> Result<ExitStatus, Error> {
+    pub async fn wait_without_timeout(&mut self) -> Result<ExitStatus, Error> {
         let status = self.child.wait().await;
         status.map_err(Error::io("waiting for the program's end"))
     }
 
     /// Waits until the program exits, but at most for [`NEVER`](crate::NEVER).
-    pub async fn ended(&mut self) -> Result<ExitStatus, Error> {
-        match tokio::time::timeout(NEVER, self.exited()).await {
+    pub async fn wait_for_end(&mut self) -> Result<ExitStatus, Error> {
+        match tokio::time::timeout(NEVER, self.wait_without_timeout()).await {
             Ok(status) => status,
             Err(_) => Err(Error::Never {
-                what: "the program's end".into(),
+                event: "the program's end".into(),
                 limit: NEVER,
                 log: self.log.borrow().text(),
             }),
@@ -318,7 +318,7 @@ pub async fn finish(mut command: Command) -> Result<FinishedProgram, Error> {
         Ok(output) => output.map_err(Error::io("running admittance"))?,
         Err(_) => {
             return Err(Error::Never {
-                what: "the program's end".into(),
+                event: "the program's end".into(),
                 limit: NEVER,
                 log: String::new(),
             });

@@ -56,7 +56,7 @@ struct SharedScheduler {
     cluster: MesosCluster,
     address: SocketAddr,
     is_master: AtomicBool,
-    received: watch::Sender<Vec<SchedulerRequest>>,
+    requests: watch::Sender<Vec<SchedulerRequest>>,
     open: watch::Sender<bool>,
 }
 
@@ -113,7 +113,7 @@ impl Scheduler {
             cluster: cluster.clone(),
             address,
             is_master: AtomicBool::new(true),
-            received: watch::Sender::default(),
+            requests: watch::Sender::default(),
             open: watch::Sender::new(true),
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
@@ -155,35 +155,40 @@ impl Scheduler {
         self.task.abort();
     }
 
-    pub fn received(&self) -> Vec<SchedulerRequest> {
-        self.shared.received.borrow().clone()
+    pub fn requests(&self) -> Vec<SchedulerRequest> {
+        self.shared.requests.borrow().clone()
     }
 
     /// Returns the problems with all requests so far, each with the request line of its request.
     pub fn problems(&self) -> Vec<String> {
-        let of = |received: &SchedulerRequest| {
-            let line = received.line();
-            let told = received
+        let describe_problems = |request: &SchedulerRequest| {
+            let line = request.line();
+            let problem_lines = request
                 .problems
                 .iter()
                 .map(move |problem| format!("{line}: {problem}"));
-            told.collect::<Vec<_>>()
+            problem_lines.collect::<Vec<_>>()
         };
-        self.shared.received.borrow().iter().flat_map(of).collect()
+        self.shared
+            .requests
+            .borrow()
+            .iter()
+            .flat_map(describe_problems)
+            .collect()
     }
 
     /// Waits until at least this many requests have arrived.
     pub async fn until_received(&self, count: usize) -> Result<(), Error> {
-        let mut received = self.shared.received.subscribe();
-        let wait = received.wait_for(|received| received.len() >= count);
-        let waited = tokio::time::timeout(NEVER, wait).await;
-        match waited {
+        let mut requests = self.shared.requests.subscribe();
+        let wait = requests.wait_for(|requests| requests.len() >= count);
+        let wait_result = tokio::time::timeout(NEVER, wait).await;
+        match wait_result {
             // `wait_for` fails only after its sender was dropped, and `self` owns the sender.
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Never {
-                what: format!("request {count} to the scheduler"),
+                event: format!("request {count} to the scheduler"),
                 limit: NEVER,
-                log: format!("{:#?}", self.received()),
+                log: format!("{:#?}", self.requests()),
             }),
         }
     }
@@ -203,27 +208,28 @@ impl Drop for Scheduler {
 
 impl SchedulerTls<'_> {
     fn acceptor(self) -> Result<TlsAcceptor, Error> {
-        let wrong = |error: &dyn std::fmt::Display| Error::Invalid(format!("the scheduler's TLS: {error}"));
-        let read = |pem: &str| -> Result<Vec<CertificateDer<'static>>, Error> {
+        let tls_error =
+            |error: &dyn std::fmt::Display| Error::Invalid(format!("the scheduler's TLS: {error}"));
+        let parse_certificates = |pem: &str| -> Result<Vec<CertificateDer<'static>>, Error> {
             CertificateDer::pem_slice_iter(pem.as_bytes())
                 .collect::<Result<_, _>>()
-                .map_err(|error| wrong(&error))
+                .map_err(|error| tls_error(&error))
         };
         let mut roots = RootCertStore::empty();
-        for certificate in read(self.client_authority)? {
-            roots.add(certificate).map_err(|error| wrong(&error))?;
+        for certificate in parse_certificates(self.client_authority)? {
+            roots.add(certificate).map_err(|error| tls_error(&error))?;
         }
         let provider = Arc::new(ring::default_provider());
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
             .build()
-            .map_err(|error| wrong(&error))?;
-        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|error| wrong(&error))?;
+            .map_err(|error| tls_error(&error))?;
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|error| tls_error(&error))?;
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(&error))?
+            .map_err(|error| tls_error(&error))?
             .with_client_cert_verifier(clients)
-            .with_single_cert(read(self.certificate)?, key)
-            .map_err(|error| wrong(&error))?;
+            .with_single_cert(parse_certificates(self.certificate)?, key)
+            .map_err(|error| tls_error(&error))?;
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 }
@@ -259,13 +265,13 @@ async fn answer(State(shared): State<Arc<SharedScheduler>>, request: Request) ->
         return StatusCode::BAD_REQUEST.into_response();
     };
     let by_master = shared.is_master.load(Ordering::SeqCst);
-    let found = routes::find(&head.method, &head.uri);
+    let route_match = routes::find(&head.method, &head.uri);
     let mut problems = shape::headers(&head.headers, &body);
-    match &found {
+    match &route_match {
         RouteMatch::Route(route, _) => problems.extend(route.problems(&head.uri, &body)),
         RouteMatch::Nothing => problems.push("the scheduler has no such route".to_owned()),
     }
-    let received = SchedulerRequest {
+    let scheduler_request = SchedulerRequest {
         method: head.method,
         uri: head.uri,
         headers: head.headers,
@@ -273,17 +279,17 @@ async fn answer(State(shared): State<Arc<SharedScheduler>>, request: Request) ->
         by_master,
         problems,
     };
-    let reply = match &found {
+    let reply = match &route_match {
         RouteMatch::Nothing => (StatusCode::NOT_FOUND, "404: Page Not Found".to_owned()),
         RouteMatch::Route(..) if !by_master => (StatusCode::OK, String::new()),
         RouteMatch::Route(route, parameters) => {
-            let done = shared
+            let response = shared
                 .cluster
-                .ask(shared.address, route.effect, parameters, &received);
-            (StatusCode::OK, done.to_string())
+                .ask(shared.address, route.effect, parameters, &scheduler_request);
+            (StatusCode::OK, response.to_string())
         }
     };
-    shared.received.send_modify(|all| all.push(received));
+    shared.requests.send_modify(|all| all.push(scheduler_request));
     // `wait_for` fails only after its sender was dropped, and the scheduler owns the sender.
     let _ = shared.open.subscribe().wait_for(|open| *open).await;
     // The original scheduler sets no content type, so Go's HTTP server guesses `text/plain` from the body. The fake

@@ -117,13 +117,15 @@ impl Serve {
         if let Some(address) = listen {
             command.args(["--listen", &address.to_string()]);
         }
-        let own = match &history {
+        let temporary_history = match &history {
             Some(_) => None,
             None => Some(tempfile::tempdir().map_err(Error::io("a directory for the history"))?),
         };
-        let directory = history.as_deref().or(own.as_ref().map(TempDir::path));
+        let directory = history
+            .as_deref()
+            .or(temporary_history.as_ref().map(TempDir::path));
         command.arg("--history").args(directory);
-        Ok((append_to_wrapper(command, wrapper), own))
+        Ok((append_to_wrapper(command, wrapper), temporary_history))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::Error;
 #[derive(Debug)]
 pub struct FakeUpstream {
     address: SocketAddr,
-    received: watch::Sender<Vec<UpstreamRequest>>,
+    requests: watch::Sender<Vec<UpstreamRequest>>,
     gate: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -75,7 +75,7 @@ impl Drop for ReplyGate {
 
 #[derive(Clone)]
 struct SharedRequests {
-    received: watch::Sender<Vec<UpstreamRequest>>,
+    requests: watch::Sender<Vec<UpstreamRequest>>,
     open: watch::Receiver<bool>,
     watcher: Arc<Mutex<Option<Watcher>>>,
     bodies: Bodies,
@@ -101,7 +101,7 @@ impl FakeUpstream {
     }
 
     /// Starts on a port that the kernel chooses. Replies in the given form, and calls `watcher` with each request.
-    pub async fn watched(
+    pub async fn start_watched(
         form: UpstreamReplyForm,
         watcher: impl Fn(&UpstreamRequest) + Send + 'static,
     ) -> Result<Self, Error> {
@@ -120,10 +120,10 @@ impl FakeUpstream {
         let address = listener
             .local_addr()
             .map_err(Error::io("the upstream's address"))?;
-        let (received, _) = watch::channel(Vec::new());
+        let (requests, _) = watch::channel(Vec::new());
         let (gate, open) = watch::channel(true);
         let shared = SharedRequests {
-            received: received.clone(),
+            requests: requests.clone(),
             open,
             watcher: Arc::new(Mutex::new(watcher)),
             bodies,
@@ -135,7 +135,7 @@ impl FakeUpstream {
         });
         Ok(Self {
             address,
-            received,
+            requests,
             gate,
             task,
         })
@@ -150,19 +150,20 @@ impl FakeUpstream {
     }
 
     /// Returns all requests that have arrived, except health checks.
-    pub fn received(&self) -> Vec<UpstreamRequest> {
-        self.received.borrow().clone()
+    pub fn requests(&self) -> Vec<UpstreamRequest> {
+        self.requests.borrow().clone()
     }
 
     /// Returns the requests that have arrived whose body contains the namespace and name of this object.
-    pub fn received_of(&self, namespace: &str, name: &str) -> Vec<UpstreamRequest> {
-        let of = |body: &Value| {
-            let is = |pointer, expected| body.pointer(pointer).and_then(Value::as_str) == Some(expected);
-            is("/metadata/namespace", namespace) && is("/metadata/name", name)
+    pub fn requests_for(&self, namespace: &str, name: &str) -> Vec<UpstreamRequest> {
+        let is_of_object = |body: &Value| {
+            let has_text =
+                |pointer, expected| body.pointer(pointer).and_then(Value::as_str) == Some(expected);
+            has_text("/metadata/namespace", namespace) && has_text("/metadata/name", name)
         };
-        self.received()
+        self.requests()
             .into_iter()
-            .filter(|request| request.json().is_ok_and(|body| of(&body)))
+            .filter(|request| request.json().is_ok_and(|body| is_of_object(&body)))
             .collect()
     }
 
@@ -170,9 +171,9 @@ impl FakeUpstream {
     pub async fn until_received(&self, count: usize) {
         // `wait_for` fails only after its sender was dropped, and `self` owns the sender.
         let _ = self
-            .received
+            .requests
             .subscribe()
-            .wait_for(|received| received.len() >= count)
+            .wait_for(|requests| requests.len() >= count)
             .await;
     }
 
@@ -200,38 +201,41 @@ async fn answer(State(mut shared): State<SharedRequests>, request: Request) -> R
     let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
-    let received = UpstreamRequest {
+    let recorded_request = UpstreamRequest {
         method: head.method,
         uri: head.uri,
         headers: head.headers,
         body,
     };
     if let Some(watcher) = &*lock(&shared.watcher) {
-        watcher(&received);
+        watcher(&recorded_request);
     }
-    let (method, path) = (received.method.clone(), received.uri.path().to_owned());
-    let data = if received.body.is_empty() {
+    let (method, path) = (
+        recorded_request.method.clone(),
+        recorded_request.uri.path().to_owned(),
+    );
+    let data = if recorded_request.body.is_empty() {
         Value::Null
     } else {
-        serde_json::from_slice(&received.body)
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&received.body).into_owned()))
+        serde_json::from_slice(&recorded_request.body)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&recorded_request.body).into_owned()))
     };
     if shared.bodies == Bodies::Recorded {
-        shared.received.send_modify(|all| all.push(received));
+        shared.requests.send_modify(|all| all.push(recorded_request));
     }
     // `wait_for` fails only after its sender was dropped, and the upstream owns the sender.
     let _ = shared.open.wait_for(|open| *open).await;
     match shared.form {
         UpstreamReplyForm::Envelope => accepted(&data),
-        UpstreamReplyForm::Plain if method == Method::GET => written(&shared.received.borrow(), &path),
+        UpstreamReplyForm::Plain if method == Method::GET => last_written(&shared.requests.borrow(), &path),
         UpstreamReplyForm::Plain => json_reply(&data),
     }
 }
 
-/// Replies with the object that was last written to `path`. `received` contains all requests that this server has got
+/// Replies with the object that was last written to `path`. `requests` contains all requests that this server has got
 /// so far.
-fn written(received: &[UpstreamRequest], path: &str) -> Response {
-    let mut writes = received.iter().rev().filter(|request| request.uri.path() == path);
+fn last_written(requests: &[UpstreamRequest], path: &str) -> Response {
+    let mut writes = requests.iter().rev().filter(|request| request.uri.path() == path);
     let last = writes.find_map(|request| request.json().ok());
     last.map_or_else(
         || {

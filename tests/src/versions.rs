@@ -7,7 +7,7 @@ use crate::{Artifacts, Error, guest_names::VERSION};
 pub struct Versions {
     component: Vec<u8>,
     /// The position of the version in the bytes of the component.
-    at: usize,
+    offset: usize,
 }
 
 const PREFIX: &str = "version-";
@@ -16,13 +16,13 @@ impl Versions {
     pub fn find() -> Result<Self, Error> {
         let path = Artifacts::find()?.component("guest-versioned")?;
         let component = fs::read(&path).map_err(Error::io(path.display().to_string()))?;
-        let mut places = component
+        let mut offsets = component
             .windows(VERSION.len())
             .enumerate()
             .filter(|(_, text)| *text == VERSION.as_bytes())
-            .map(|(at, _)| at);
-        match (places.next(), places.next()) {
-            (Some(at), None) => Ok(Self { component, at }),
+            .map(|(offset, _)| offset);
+        match (offsets.next(), offsets.next()) {
+            (Some(offset), None) => Ok(Self { component, offset }),
             _ => Err(Error::Invalid(format!(
                 "{}: the text `{VERSION}` does not stand in it once",
                 path.display()
@@ -42,7 +42,11 @@ impl Versions {
 
     pub fn module(&self, number: u32) -> Vec<u8> {
         let mut module = self.component.clone();
-        for (byte, new) in module.iter_mut().skip(self.at).zip(Self::name(number).bytes()) {
+        for (byte, new) in module
+            .iter_mut()
+            .skip(self.offset)
+            .zip(Self::name(number).bytes())
+        {
             *byte = new;
         }
         module

@@ -20,9 +20,10 @@ impl AccountsCliScene {
         Self::configured("").await
     }
 
-    async fn configured(more: &str) -> Self {
+    async fn configured(additions: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = format!("dialect: {{ gateway: {{ accounts: {{ sqlite: accounts.db }}{more} }} }}\n");
+        let config =
+            format!("dialect: {{ gateway: {{ accounts: {{ sqlite: accounts.db }}{additions} }} }}\n");
         write(&directory, "admittance.yaml", config);
         Self {
             program: serve(&directory).await,
@@ -100,8 +101,11 @@ async fn the_commands_on_the_accounts_page_succeed_in_order() {
         .rest("", "PUT", "clusters/plain-dev/credentials", report)
         .await;
     assert_eq!(status, 200, "{reply}");
-    let listed = scene.stdout_of(&["clusters", "list"]).await;
-    assert!(listed.contains("https://10.0.0.1:6443"), "{listed}");
+    let cluster_listing = scene.stdout_of(&["clusters", "list"]).await;
+    assert!(
+        cluster_listing.contains("https://10.0.0.1:6443"),
+        "{cluster_listing}"
+    );
     let path = "clusters/plain-dev/client_credentials";
     let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
     assert_eq!((status, &reply["user_token"]), (200, &json!(token)), "{reply}");
@@ -125,8 +129,8 @@ async fn the_commands_on_the_accounts_page_succeed_in_order() {
     scene
         .stdout_of(&["permissions", "grant", "alice", "plain-dev", "Hooks"])
         .await;
-    let listed = scene.stdout_of(&["permissions", "list"]).await;
-    assert!(listed.contains("Hooks"), "{listed}");
+    let permission_listing = scene.stdout_of(&["permissions", "list"]).await;
+    assert!(permission_listing.contains("Hooks"), "{permission_listing}");
     scene
         .stdout_of(&["permissions", "revoke", "alice", "plain-dev"])
         .await;
@@ -287,10 +291,10 @@ async fn the_accounts_api_replies_with_the_errors_of_bcs_api() {
             "",
         ),
     ] {
-        let (found, reply) = scene.rest(token, method, path, body).await;
+        let (actual_status, reply) = scene.rest(token, method, path, body).await;
         let text = |key: &str| reply[key].as_str().unwrap_or_default();
         assert_eq!(
-            (found, text("code_name")),
+            (actual_status, text("code_name")),
             (status, name),
             "{method} {path}: {reply}"
         );
@@ -341,11 +345,11 @@ async fn account_commands_report_why_they_are_refused() {
 #[tokio::test]
 async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
     let driver = FakeUpstream::start().await.unwrap();
-    let more = format!(
+    let additions = format!(
         ", clusters: {{ BCS-MESOS-1: [\"{}\"] }}, tokens: {{ accounts: {{}} }}, statuses: driver",
         driver.url()
     );
-    let scene = AccountsCliScene::configured(&more).await;
+    let scene = AccountsCliScene::configured(&additions).await;
     scene.stdout_of(&["users", "create", "alice"]).await;
     let token = scene
         .stdout_of(&["tokens", "create", "alice"])
@@ -380,7 +384,7 @@ async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
     // The drivers of the cluster `BCS-MESOS-1` are in the gateway's configuration. Alice has registered a cluster with
     // the same ID, but that gives her no right to use these drivers.
     assert_eq!(ask("GET", &token).await, 400);
-    assert!(driver.received().is_empty());
+    assert!(driver.requests().is_empty());
     scene
         .stdout_of(&["permissions", "grant", "alice", &cluster, "Read"])
         .await;
@@ -391,9 +395,9 @@ async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
     assert_eq!(ask("POST", &token).await, 200);
     assert!(
         driver
-            .received()
+            .requests()
             .iter()
-            .all(|received| !received.headers.contains_key("authorization"))
+            .all(|driver_request| !driver_request.headers.contains_key("authorization"))
     );
     scene
         .stdout_of(&["permissions", "revoke", "alice", &cluster])
@@ -431,8 +435,8 @@ async fn a_lost_encryption_key_is_reported_and_never_replaced() {
     fs::remove_file(&key).unwrap();
     let config = scene.directory.path().join("admittance.yaml");
     let arguments = ["serve".into(), "--config".into(), config.into_os_string()];
-    let refused = Admittance::run(arguments).await.unwrap();
-    let text = format!("{}{}", refused.stdout, refused.stderr);
+    let output = Admittance::run(arguments).await.unwrap();
+    let text = format!("{}{}", output.stdout, output.stderr);
     for part in [
         "accounts.db.key does not exist",
         "restore the file",
@@ -440,7 +444,7 @@ async fn a_lost_encryption_key_is_reported_and_never_replaced() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(!key.exists() && refused.code != Some(0));
+    assert!(!key.exists() && output.code != Some(0));
 
     // The user restores the file with the key, as the error message advises.
     write_key(&scene.directory, 'A');

@@ -181,9 +181,15 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     let counts = api_server(&directory).await;
-    let audited = audit(&directory, &["--output", "json"]).await;
-    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
-    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    let audit_output = audit(&directory, &["--output", "json"]).await;
+    assert_eq!(
+        audit_output.code,
+        Some(1),
+        "{}{}",
+        audit_output.stdout,
+        audit_output.stderr
+    );
+    let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     assert_eq!(
         rows(&report),
         [
@@ -228,9 +234,9 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
             .contains("test cannot list deployments")
     );
     assert!(
-        audited.stderr.contains("down.example.com/v1 is not audited"),
+        audit_output.stderr.contains("down.example.com/v1 is not audited"),
         "{}",
-        audited.stderr
+        audit_output.stderr
     );
     let count = |name: &str| counts[name].load(Ordering::Relaxed);
     assert_eq!((count("overloaded"), count("expired"), count("pages")), (2, 2, 3));
@@ -254,9 +260,15 @@ async fn an_audit_compares_new_chains_with_current_chains() {
         "--namespace",
         "shop",
     ];
-    let audited = audit(&directory, &[&arguments[..], &["--output", "json"]].concat()).await;
-    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
-    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    let audit_output = audit(&directory, &[&arguments[..], &["--output", "json"]].concat()).await;
+    assert_eq!(
+        audit_output.code,
+        Some(1),
+        "{}{}",
+        audit_output.stdout,
+        audit_output.stderr
+    );
+    let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     assert_eq!(
         rows(&report),
         [
@@ -278,8 +290,14 @@ async fn an_audit_compares_new_chains_with_current_chains() {
             "expression: 'true'",
         ),
     );
-    let audited = audit(&directory, &arguments).await;
-    assert_eq!(audited.code, Some(0), "{}{}", audited.stdout, audited.stderr);
+    let audit_output = audit(&directory, &arguments).await;
+    assert_eq!(
+        audit_output.code,
+        Some(0),
+        "{}{}",
+        audit_output.stdout,
+        audit_output.stderr
+    );
     for expected in [
         "BEFORE",
         "shop/no-team",
@@ -288,9 +306,9 @@ async fn an_audit_compares_new_chains_with_current_chains() {
         "1 difference",
     ] {
         assert!(
-            audited.stdout.contains(expected),
+            audit_output.stdout.contains(expected),
             "{expected}: {}",
-            audited.stdout
+            audit_output.stdout
         );
     }
 }
@@ -437,40 +455,46 @@ async fn an_audit_makes_lookups_as_the_given_user() {
         "json",
     ];
     let groups = ["--group", "ops", "--group", "dev"];
-    let audited = admittance(
+    let audit_output = admittance(
         directory,
         &[&arguments[..], &["--user", "auditor"], &groups].concat(),
     )
     .await;
-    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
-    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
-    let mut found = rows(&report);
+    assert_eq!(
+        audit_output.code,
+        Some(1),
+        "{}{}",
+        audit_output.stdout,
+        audit_output.stderr
+    );
+    let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
+    let mut report_rows = rows(&report);
     // If the messages for CREATE and UPDATE differ, the audit reports an object twice. For example, a message looks
     // different if it contains a Node that comes from a watch. Only the first row of each object is kept.
-    found.dedup_by_key(|[name, ..]| *name);
-    let told: Vec<_> = found
+    report_rows.dedup_by_key(|[name, ..]| *name);
+    let verdicts: Vec<_> = report_rows
         .iter()
         .map(|[name, _, verdict, _]| (*name, *verdict))
         .collect();
     assert_eq!(
-        told,
+        verdicts,
         LOOKED_UP.map(|(name, verdict, _)| (name, verdict)),
-        "{found:?}"
+        "{report_rows:?}"
     );
-    for ([_, _, _, found], (name, _, message)) in found.iter().zip(LOOKED_UP) {
-        assert!(found.contains(message), "{name}: {found}");
+    for ([_, _, _, reported_message], (name, _, message)) in report_rows.iter().zip(LOOKED_UP) {
+        assert!(reported_message.contains(message), "{name}: {reported_message}");
     }
     assert_eq!(report["verdicts"]["allowed"], 2);
     check_access_reviews(&setting);
 
     // The next audit runs as another user, who has all permissions.
     setting.server.access(json!({"allowed": true}));
-    let audited = admittance(
+    let audit_output = admittance(
         directory,
         &[&arguments[..], &["--user", "other"], &groups].concat(),
     )
     .await;
-    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     let mut names: Vec<_> = rows(&report).into_iter().map(|[name, ..]| name).collect();
     names.dedup();
     assert_eq!(names, ["by-namespace", "by-plugin"]);
@@ -512,42 +536,50 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
     }
     let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
     let directory = &setting.directory;
-    let config = |more: &str| {
+    let config = |options: &str| {
         let config = format!(
             "dialect: {{ kubernetes: {{}} }}\ncluster: {{ kubeconfig: {} }}\n\
-             definitions: [ {{ kubernetes: {{ {more} }} }} ]\n",
+             definitions: [ {{ kubernetes: {{ {options} }} }} ]\n",
             kubeconfig.display()
         );
         write(directory, "admittance.yaml", config);
     };
     config("");
     let arguments = ["audit", "--config", "admittance.yaml", "--output", "json"];
-    let none = admittance(directory, &arguments).await;
-    assert_eq!(none.code, Some(2), "{}", none.stdout);
+    let empty_audit = admittance(directory, &arguments).await;
+    assert_eq!(empty_audit.code, Some(2), "{}", empty_audit.stdout);
     assert!(
-        none.stderr.contains("no definition was found in kubernetes"),
+        empty_audit
+            .stderr
+            .contains("no definition was found in kubernetes"),
         "{}",
-        none.stderr
+        empty_audit.stderr
     );
 
     server.put("admissionchains", labelled("labels", "owner"));
     // A replica would refuse to use this chain, so the audit skips it with a warning.
-    let mut own = labelled("own", "other");
-    own["kind"] = json!("NamespacedAdmissionChain");
-    own["metadata"]["namespace"] = json!("shop");
-    own["spec"]["stages"] =
+    let mut namespaced_chain = labelled("own", "other");
+    namespaced_chain["kind"] = json!("NamespacedAdmissionChain");
+    namespaced_chain["metadata"]["namespace"] = json!("shop");
+    namespaced_chain["spec"]["stages"] =
         json!([{"name": "ask", "webhook": {"protocol": "AdmissionReview", "url": "https://127.0.0.1:1/"}}]);
-    server.put("namespacedadmissionchains", own);
-    let audited = admittance(directory, &arguments).await;
-    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
+    server.put("namespacedadmissionchains", namespaced_chain);
+    let audit_output = admittance(directory, &arguments).await;
+    assert_eq!(
+        audit_output.code,
+        Some(1),
+        "{}{}",
+        audit_output.stdout,
+        audit_output.stderr
+    );
     assert!(
-        audited
+        audit_output
             .stderr
             .contains("is not allowed in a chain of a namespace"),
         "{}",
-        audited.stderr
+        audit_output.stderr
     );
-    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     assert_eq!(rows(&report), [["team", "CREATE", "denied", "no owner"]]);
 
     // A list from kubectl and a list from the API server have different kinds. The audit reads both.
@@ -561,12 +593,12 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
         let audited = admittance(directory, &[&arguments[..], &["--against", "new.json"]].concat()).await;
         assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
         let report: Value = serde_json::from_str(&audited.stdout).unwrap();
-        let told: Vec<_> = rows(&report)
+        let denials: Vec<_> = rows(&report)
             .into_iter()
             .map(|[name, _, verdict, message]| (name, verdict, message))
             .collect();
         assert_eq!(
-            told,
+            denials,
             [("both", "denied", "no zone"), ("team", "denied", "no zone")]
         );
     }

@@ -104,18 +104,21 @@ async fn a_new_project_passes_its_tests() {
     let check = admittance(&directory, &["test", "--output", "json"]).await;
     assert_eq!(check.code, Some(1), "{}{}", check.stdout, check.stderr);
     let report: Value = serde_json::from_str(&check.stdout).unwrap();
-    let failed = |case: &&Value| case["passed"] == false;
-    let failed: Vec<_> = report["cases"]
+    let has_failed = |case: &&Value| case["passed"] == false;
+    let failed_cases: Vec<_> = report["cases"]
         .as_array()
         .unwrap()
         .iter()
-        .filter(failed)
+        .filter(has_failed)
         .collect();
-    let names: Vec<_> = failed.iter().map(|case| case["name"].as_str().unwrap()).collect();
+    let names: Vec<_> = failed_cases
+        .iter()
+        .map(|case| case["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["a Pod without the label is refused", "cargo test"]);
-    assert_eq!(failed[0]["failures"][0]["what"], "message");
+    assert_eq!(failed_cases[0]["failures"][0]["what"], "message");
 
-    for (code_with_mistake, told) in [
+    for (code_with_mistake, message) in [
         ("compile_error!(\"not yet\");".to_owned(), "not yet"),
         (
             text.replace("#[settings]\n", ""),
@@ -127,7 +130,7 @@ async fn a_new_project_passes_its_tests() {
         let check = admittance(&directory, &["test"]).await;
         assert_eq!(check.code, Some(2), "{}{}", check.stdout, check.stderr);
         assert!(
-            check.stderr.contains(told) && check.stderr.contains("does not compile"),
+            check.stderr.contains(message) && check.stderr.contains("does not compile"),
             "{}",
             check.stderr
         );
@@ -172,20 +175,23 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
         r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
             "spec": {"containers": [{"name": "web", "image": "nginx:1"}]}}"#,
     );
-    let bench = async |more: &[&str]| {
+    let bench = async |options: &[&str]| {
         let arguments = ["bench", plugin.to_str().unwrap(), "pod.json", "--for", "10ms"];
-        let run = admittance(folder.path(), &[&arguments, more].concat()).await;
+        let run = admittance(folder.path(), &[&arguments, options].concat()).await;
         assert_eq!(run.code, Some(0), "{}", run.stderr);
         run.stdout
     };
     let report: Value = serde_json::from_str(&bench(&["--output", "json"]).await).unwrap();
     let measured = &report["measured"][0];
-    let of = |name: &str| measured[name].as_f64().unwrap();
-    let parts = [of("p50InstanceMicroseconds"), of("p50GuestMicroseconds")];
+    let measurement = |name: &str| measured[name].as_f64().unwrap();
+    let parts = [
+        measurement("p50InstanceMicroseconds"),
+        measurement("p50GuestMicroseconds"),
+    ];
     assert!(
         parts
             .iter()
-            .all(|part| *part > 0.0 && *part < of("p99Microseconds")),
+            .all(|part| *part > 0.0 && *part < measurement("p99Microseconds")),
         "{measured}"
     );
     // The program reports how much of its linear memory the plugin has touched, in pages of 4 KiB. These are the pages
@@ -303,11 +309,15 @@ async fn dev_reloads_a_changed_plugin() {
     }
 }
 
-async fn test_cases(cases: &str, more: &[&str]) -> FinishedProgram {
+async fn test_cases(cases: &str, options: &[&str]) -> FinishedProgram {
     let folder = tempfile::tempdir().unwrap();
     write(&folder, "cases.yaml", cases);
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
-    let arguments = [&["test", plugin.to_str().unwrap(), "--cases", "cases.yaml"], more].concat();
+    let arguments = [
+        &["test", plugin.to_str().unwrap(), "--cases", "cases.yaml"],
+        options,
+    ]
+    .concat();
     admittance(folder.path(), &arguments).await
 }
 
@@ -327,7 +337,7 @@ cases:
 async fn test_cases_with_unexpected_answers_are_reported() {
     const REWRITTEN: &str = "mirror.example.com/library/nginx:1";
     // (image of the Pod, `expect` of the test case, reported failure, or `None` if the case passes)
-    for (image, expect, told) in [
+    for (image, expect, failure) in [
         ("nginx:1", "{ allowed: true }", None),
         (
             "nginx:1",
@@ -406,10 +416,10 @@ async fn test_cases_with_unexpected_answers_are_reported() {
         ),
     ] {
         let run = test_cases(&cases(image, expect), &[]).await;
-        let code = if told.is_some() { 1 } else { 0 };
+        let code = if failure.is_some() { 1 } else { 0 };
         assert_eq!(run.code, Some(code), "{expect}: {}{}", run.stdout, run.stderr);
         assert!(
-            run.stdout.contains(told.unwrap_or("1 passed, 0 failed")),
+            run.stdout.contains(failure.unwrap_or("1 passed, 0 failed")),
             "{expect}: {}",
             run.stdout
         );
@@ -428,12 +438,12 @@ async fn test_cases_with_unexpected_answers_are_reported() {
 
 #[tokio::test]
 async fn mistakes_in_test_cases_are_reported_with_file_and_line() {
-    let one = |request: &str, expect: &str| {
+    let case_text = |request: &str, expect: &str| {
         format!("cases:\n  - name: one\n    request: {request}\n    expect: {expect}\n")
     };
     let pod = "{ object: { kind: Pod } }";
     let allowed = "{ allowed: true }";
-    for (text, told) in [
+    for (text, message) in [
         ("cases: []".to_owned(), "cases.yaml:1:8: cases: the list is empty"),
         (
             "case: []".to_owned(),
@@ -441,62 +451,62 @@ async fn mistakes_in_test_cases_are_reported_with_file_and_line() {
         ),
         ("cases: [ { name: a } ]".to_owned(), "cases[0].request: missing"),
         (
-            one("{}", allowed),
+            case_text("{}", allowed),
             "cases.yaml:3:14: cases[0].request: a case has one request; write one of `object`",
         ),
         (
-            one("{ object: { name: a } }", allowed),
+            case_text("{ object: { name: a } }", allowed),
             "cases[0].request.object: the object has no `kind`",
         ),
         (
-            one("{ object: none.yaml }", allowed),
+            case_text("{ object: none.yaml }", allowed),
             "none.yaml: the file cannot be read",
         ),
         (
-            one("{ object: { kind: Pod }, operation: create }", allowed),
+            case_text("{ object: { kind: Pod }, operation: create }", allowed),
             "case matters: write CREATE",
         ),
         (
-            one("{ object: { kind: Pod }, usr: {} }", allowed),
+            case_text("{ object: { kind: Pod }, usr: {} }", allowed),
             "request.usr: unknown field; did you mean `user`?",
         ),
         (
-            one("{ http: \"GET / HTTP/1.1\\n\\n\" }", allowed),
+            case_text("{ http: \"GET / HTTP/1.1\\n\\n\" }", allowed),
             "request.http: / is not a path of the BCS driver",
         ),
-        (one("{ recording: none }", allowed), "request.recording: "),
+        (case_text("{ recording: none }", allowed), "request.recording: "),
         (
-            one(pod, "{}"),
+            case_text(pod, "{}"),
             "cases[0].expect.allowed: missing; write true or false",
         ),
         (
-            one(pod, "{ allowed: true, message: a }"),
+            case_text(pod, "{ allowed: true, message: a }"),
             "an allowed request has no `message`",
         ),
         (
-            one(pod, "{ allowed: false, patch: [] }"),
+            case_text(pod, "{ allowed: false, patch: [] }"),
             "a refused request has no `patch`",
         ),
         (
-            one(pod, "{ allowed: false, message: /(/ }"),
+            case_text(pod, "{ allowed: false, message: /(/ }"),
             "is not a valid regular expression",
         ),
         (
-            one(pod, "{ allowed: false, failure: slow }"),
+            case_text(pod, "{ allowed: false, failure: slow }"),
             "\"slow\" is not a valid failure",
         ),
         (
-            format!("chain: a.yaml\nsettings: {{}}\n{}", one(pod, allowed)),
+            format!("chain: a.yaml\nsettings: {{}}\n{}", case_text(pod, allowed)),
             "a chain has its own plugins",
         ),
         (
-            format!("cluster: [ {{ kind: Node }} ]\n{}", one(pod, allowed)),
+            format!("cluster: [ {{ kind: Node }} ]\n{}", case_text(pod, allowed)),
             "cluster: object 1 of the cluster: `apiVersion` is missing",
         ),
     ] {
         let run = test_cases(&text, &[]).await;
         assert_eq!(run.code, Some(2), "{text}: {}{}", run.stdout, run.stderr);
-        assert!(run.stderr.contains(told), "{text}: {}", run.stderr);
+        assert!(run.stderr.contains(message), "{text}: {}", run.stderr);
         assert_eq!(run.stdout, "");
     }
     let run = test_cases(&cases("nginx", allowed), &["--run", "other"]).await;
@@ -508,7 +518,7 @@ async fn mistakes_in_test_cases_are_reported_with_file_and_line() {
         run.stderr
     );
     // These settings are valid YAML, so only the plugin can reject them.
-    let run = test_cases(&format!("settings: {{ a: 1 }}\n{}", one(pod, allowed)), &[]).await;
+    let run = test_cases(&format!("settings: {{ a: 1 }}\n{}", case_text(pod, allowed)), &[]).await;
     assert_eq!(run.code, Some(1), "{}", run.stderr);
     assert!(
         run.stdout.contains("the plugin rejected its settings"),
@@ -569,7 +579,7 @@ cases:
     );
     let run = admittance(folder.path(), &["test", "chain.yaml"]).await;
     assert_eq!(run.code, Some(1), "{}{}", run.stdout, run.stderr);
-    for told in [
+    for expected_text in [
         "ok    selected ",
         "FAIL  not selected ",
         "no stage is called (tags: namespaceSelector does not match); if that is right, expect `stages: []`",
@@ -579,7 +589,11 @@ cases:
          `resources` has pods); if that is right",
         "2 passed, 2 failed",
     ] {
-        assert!(run.stdout.contains(told), "{told} in {}", run.stdout);
+        assert!(
+            run.stdout.contains(expected_text),
+            "{expected_text} in {}",
+            run.stdout
+        );
     }
 }
 

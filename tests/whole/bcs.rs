@@ -100,19 +100,19 @@ async fn creations_and_updates_of_applications_go_through_the_chain() {
     ] {
         let reply = scene.send(method.clone(), path, &object).await;
         assert_eq!(reply.status, 200, "{name}: {}", reply.text());
-        let received = scene.upstream.received_of("shop", name);
-        let [received] = received.as_slice() else {
-            panic!("{name} came {} times", received.len())
+        let requests = scene.upstream.requests_for("shop", name);
+        let [request] = requests.as_slice() else {
+            panic!("{name} came {} times", requests.len())
         };
         assert_eq!(
-            (&received.method, received.uri.to_string().as_str()),
+            (&request.method, request.uri.to_string().as_str()),
             (&method, path),
             "{name}"
         );
-        assert_eq!(received.headers["bcs-clusterid"], "BCS-MESOS-10001", "{name}");
-        let length = received.headers["content-length"].to_str().unwrap();
-        assert_eq!(length, received.body.len().to_string(), "{name}");
-        let stored = received.json().unwrap();
+        assert_eq!(request.headers["bcs-clusterid"], "BCS-MESOS-10001", "{name}");
+        let length = request.headers["content-length"].to_str().unwrap();
+        assert_eq!(length, request.body.len().to_string(), "{name}");
+        let stored = request.json().unwrap();
         assert_eq!(
             images(&stored),
             [
@@ -191,19 +191,19 @@ async fn requests_that_match_no_stage_are_forwarded_byte_for_byte() {
             String::new(),
         ),
     ] {
-        let before = scene.upstream.received().len();
+        let earlier_count = scene.upstream.requests().len();
         let reply = scene
             .client
             .bcs(Method::POST, &scene.program.url(path), body.clone())
             .await
             .unwrap();
         assert_eq!(reply.status, 200, "{name}: {}", reply.text());
-        let received = scene.upstream.received().split_off(before);
-        let [received] = received.as_slice() else {
-            panic!("{name} came {} times", received.len())
+        let requests = scene.upstream.requests().split_off(earlier_count);
+        let [request] = requests.as_slice() else {
+            panic!("{name} came {} times", requests.len())
         };
-        assert_eq!(received.body, body, "{name}");
-        assert_eq!(received.uri.to_string(), path, "{name}");
+        assert_eq!(request.body, body, "{name}");
+        assert_eq!(request.uri.to_string(), path, "{name}");
     }
 }
 
@@ -226,7 +226,7 @@ async fn requests_that_match_no_chain_are_streamed() {
         (Method::PATCH, "/elsewhere", "{}"),
         (Method::POST, "/elsewhere", &large),
     ] {
-        let before = scene.upstream.received().len();
+        let earlier_count = scene.upstream.requests().len();
         let url = scene.program.url(path);
         let reply = scene
             .client
@@ -234,16 +234,16 @@ async fn requests_that_match_no_chain_are_streamed() {
             .await
             .unwrap();
         assert_eq!(reply.status, 200, "{method} {path}");
-        let received = scene.upstream.received().split_off(before);
-        let [received] = received.as_slice() else {
-            panic!("{path} came {} times", received.len())
+        let requests = scene.upstream.requests().split_off(earlier_count);
+        let [request] = requests.as_slice() else {
+            panic!("{path} came {} times", requests.len())
         };
         assert_eq!(
-            (&received.method, received.uri.to_string().as_str()),
+            (&request.method, request.uri.to_string().as_str()),
             (&method, path)
         );
-        assert_eq!(received.body.len(), body.len(), "{method} {path}");
-        assert!(received.body == body, "{method} {path}: another body");
+        assert_eq!(request.body.len(), body.len(), "{method} {path}");
+        assert!(request.body == body, "{method} {path}: another body");
     }
 }
 
@@ -276,7 +276,7 @@ async fn requests_for_another_cluster_are_refused_before_any_hook_is_called() {
             );
         }
     }
-    assert!(scene.upstream.received().is_empty());
+    assert!(scene.upstream.requests().is_empty());
     let metrics = scene.program.metrics().await.unwrap();
     assert_eq!(
         metrics.sum("admittance_stage_duration_seconds_count", &[]),
@@ -302,7 +302,7 @@ async fn unreadable_bodies_are_refused() {
         assert_eq!(reply.status, status, "{name}: {}", reply.text());
         assert_eq!(reply.json().unwrap()["code"], code, "{name}: {}", reply.text());
     }
-    assert!(scene.upstream.received().is_empty());
+    assert!(scene.upstream.requests().is_empty());
 }
 
 /// A client that sends `Expect: 100-continue`, as curl does for large bodies, is refused before it sends the body.
@@ -321,7 +321,7 @@ async fn a_body_with_too_large_a_content_length_is_refused_before_it_is_sent() {
     assert!(reply.starts_with("HTTP/1.1 413 "), "{reply}");
     assert!(reply.contains("1405012"), "{reply}");
     assert!(reply.contains("7340032 bytes"), "{reply}");
-    assert!(scene.upstream.received().is_empty());
+    assert!(scene.upstream.requests().is_empty());
 }
 
 /// If a body is too large, the connection stays open until the client has sent it and read the reply.
@@ -336,7 +336,7 @@ async fn a_client_that_sends_too_large_a_body_can_read_the_refusal() {
         .unwrap();
     assert_eq!(reply.status, 413, "{}", reply.text());
     assert_eq!(reply.json().unwrap()["code"], 1_405_012);
-    assert!(scene.upstream.received().is_empty());
+    assert!(scene.upstream.requests().is_empty());
 }
 
 #[tokio::test]

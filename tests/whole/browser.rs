@@ -72,7 +72,7 @@ impl Browser {
         // The WebDriver would block if nothing read its output.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let profile = tempfile::tempdir().unwrap();
-        let mut wanted = DesiredCapabilities::chrome();
+        let mut capabilities = DesiredCapabilities::chrome();
         let directory = format!("--user-data-dir={}", profile.path().display());
         for argument in [
             "--headless=new",
@@ -87,14 +87,19 @@ impl Browser {
             "--hide-scrollbars",
             &directory,
         ] {
-            wanted.add_arg(argument).unwrap();
+            capabilities.add_arg(argument).unwrap();
         }
         for log in ["browser", "performance"] {
-            wanted.set_logging_prefs(log, LoggingPrefsLogLevel::All).unwrap();
+            capabilities
+                .set_logging_prefs(log, LoggingPrefsLogLevel::All)
+                .unwrap();
         }
         let address = format!("http://127.0.0.1:{port}");
         let client = DriverClient(Client::new().unwrap());
-        let page = WebDriver::builder(address, wanted).client(client).await.unwrap();
+        let page = WebDriver::builder(address, capabilities)
+            .client(client)
+            .await
+            .unwrap();
         let browser = Self {
             page,
             _driver: driver,
@@ -115,14 +120,14 @@ impl Browser {
 
     /// Waits for an element that matches the selector and contains this text, and returns the first one.
     pub(crate) async fn find_with(&self, selector: &str, text: &str) -> WebElement {
-        let wanted = text.to_owned();
+        let expected_text = text.to_owned();
         let has_text = move |element: WebElement| {
-            let wanted = wanted.clone();
+            let needle = expected_text.clone();
             // The page may replace the element while its text is read, so an error counts as no match.
-            async move { Ok(element.text().await.is_ok_and(|text| text.contains(&wanted))) }
+            async move { Ok(element.text().await.is_ok_and(|text| text.contains(&needle))) }
         };
-        let found = self.page.query(By::Css(selector)).wait(NEVER, POLL);
-        match found.with_filter(has_text).first().await {
+        let query = self.page.query(By::Css(selector)).wait(NEVER, POLL);
+        match query.with_filter(has_text).first().await {
             Ok(element) => element,
             Err(error) => panic!(
                 "{selector} with {text:?}: {error}; the page:\n{}",
@@ -206,13 +211,13 @@ impl Browser {
     }
 
     /// Replaces the matches of regular expressions in all text on the page and in its editors.
-    pub(crate) async fn replace_texts(&self, replaced: &[(&str, &str)]) {
+    pub(crate) async fn replace_texts(&self, replacements: &[(&str, &str)]) {
         let script = "
             const change = (text) => arguments[0].reduce((text, [from, to]) => text.replace(new RegExp(from, 'g'), to), text);
             const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
             while (texts.nextNode()) texts.currentNode.data = change(texts.currentNode.data);
             for (const editor of document.querySelectorAll('textarea')) editor.value = change(editor.value);";
-        self.evaluate::<()>(script, vec![json!(replaced)]).await;
+        self.evaluate::<()>(script, vec![json!(replacements)]).await;
     }
 
     pub(crate) async fn appear(&self, scheme: &str, [width, height]: [u64; 2]) {
@@ -247,9 +252,11 @@ impl Browser {
         for entry in self.page.get_log("performance").await.unwrap() {
             let entry: Value = serde_json::from_str(&entry.message).unwrap();
             let message = &entry["message"];
-            let of = |name: &str| message["params"][name].as_str().unwrap_or_default();
+            let parameter = |name: &str| message["params"][name].as_str().unwrap_or_default();
             // Only the console's requests are checked, not the requests of the browser's own pages, such as a new tab.
-            if message["method"] == "Network.requestWillBeSent" && !of("documentURL").starts_with("chrome") {
+            if message["method"] == "Network.requestWillBeSent"
+                && !parameter("documentURL").starts_with("chrome")
+            {
                 let url = message["params"]["request"]["url"].as_str().unwrap();
                 assert!(
                     url.starts_with(origin) || url.starts_with("data:"),

@@ -77,7 +77,7 @@ async fn check_reports_every_mistake_in_every_file() {
     let check = admittance([OsStr::new("check"), directory.path().as_os_str()]).await;
     assert_eq!(check.code, Some(1), "{}{}", check.stdout, check.stderr);
     // (file and line that `check` must name, part of the error message about this line)
-    for (place, words) in [
+    for (location, words) in [
         ("a.yaml:4:", "metadata.name"),
         ("a.yaml:7:", "spec.rules[0].operations[1]"),
         ("a.yaml:10:", "spec.stages[0]"),
@@ -91,11 +91,11 @@ async fn check_reports_every_mistake_in_every_file() {
         ("b.json:11:", "admissionWebhooks[0].namespaceSelector.operator"),
         ("c.yaml:", ""),
     ] {
-        let told = check
+        let is_reported = check
             .stdout
             .lines()
-            .any(|line| line.contains(place) && line.contains(words));
-        assert!(told, "{place} {words} in:\n{}", check.stdout);
+            .any(|line| line.contains(location) && line.contains(words));
+        assert!(is_reported, "{location} {words} in:\n{}", check.stdout);
     }
     assert!(!check.stdout.contains("ignored.txt"), "{}", check.stdout);
 
@@ -138,7 +138,7 @@ spec:
 "
         )
     };
-    let given = write(&directory, "given.yaml", chain("given"));
+    let definition_path = write(&directory, "given.yaml", chain("given"));
     write(&directory, "own.yaml", chain("own"));
     let check = async |namespaced: &str| {
         let config = format!(
@@ -146,8 +146,8 @@ spec:
              definitions: [ own.yaml, {{ kubernetes: {{ namespaced: {namespaced} }} }} ]\n"
         );
         let config = write(&directory, "admittance.yaml", config);
-        let (given, config) = (given.as_os_str(), config.as_os_str());
-        admittance([OsStr::new("check"), given, OsStr::new("--config"), config]).await
+        let (definition, config) = (definition_path.as_os_str(), config.as_os_str());
+        admittance([OsStr::new("check"), definition, OsStr::new("--config"), config]).await
     };
     let refused = check("{}").await;
     assert_eq!(refused.code, Some(1), "{}{}", refused.stdout, refused.stderr);
@@ -197,13 +197,13 @@ spec:
         let text = chain(settings);
         let file = write(&directory, "images.yaml", &text);
         // An expected message may contain `{}`. It stands for the column in which the text `perhaps` begins.
-        let value = text
+        let value_column = text
             .lines()
             .nth(7)
             .unwrap()
             .find("perhaps")
             .map(|column| column + 1);
-        let words = words.replace("{}", &value.unwrap_or_default().to_string());
+        let words = words.replace("{}", &value_column.unwrap_or_default().to_string());
         let arguments = [
             OsStr::new("check"),
             file.as_os_str(),
@@ -239,14 +239,14 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
         )
     };
     let certs = directory.path().join("certs");
-    let made = admittance([
+    let certs_command = admittance([
         OsStr::new("certs"),
         "--host".as_ref(),
         "127.0.0.1".as_ref(),
         "--out".as_ref(),
         certs.as_os_str(),
     ]);
-    assert_eq!(made.await.code, Some(0));
+    assert_eq!(certs_command.await.code, Some(0));
     let config = write(
         &directory,
         "admittance.yaml",
@@ -283,15 +283,15 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
             .filter(|line| line.starts_with("warning: "))
             .collect();
         let json: Value = serde_json::from_str(&check("json").await).unwrap();
-        let listed = json["warnings"].as_array().unwrap();
+        let warnings = json["warnings"].as_array().unwrap();
         assert_eq!(
-            (lines.len(), listed.len()),
+            (lines.len(), warnings.len()),
             (expected.len(), expected.len()),
             "{text}"
         );
-        for ((line, listed), expected) in lines.iter().zip(listed).zip(expected) {
+        for ((line, warning), expected) in lines.iter().zip(warnings).zip(expected) {
             assert!(line.contains(expected), "{text}");
-            assert_eq!(line.strip_prefix("warning: "), listed.as_str());
+            assert_eq!(line.strip_prefix("warning: "), warning.as_str());
         }
     }
 }
@@ -350,7 +350,7 @@ async fn durations_are_printed_with_at_most_three_decimals() {
         "object.json",
         application("shop", "web", "nginx:1.29").to_string(),
     );
-    let mut seen = 0;
+    let mut duration_count = 0;
     // A duration must have at most three decimals. If the program did not round durations, at least one of eight runs
     // would show a duration with more decimals.
     for _ in 0..8 {
@@ -363,16 +363,16 @@ async fn durations_are_printed_with_at_most_three_decimals() {
             let number = line.trim_end_matches(',');
             let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
             assert!(decimals <= 3, "{number}");
-            seen += 1;
+            duration_count += 1;
         }
     }
-    assert!(seen > 0);
+    assert!(duration_count > 0);
 }
 
 #[tokio::test]
 async fn check_accepts_the_definitions_in_the_examples() {
     let examples = admittance_tests::repository().join("docs/examples");
-    let mut checked = 0;
+    let mut checked_count = 0;
     for entry in fs::read_dir(examples).unwrap() {
         let chains = entry.unwrap().path().join("chains");
         if chains.is_dir() {
@@ -392,10 +392,10 @@ async fn check_accepts_the_definitions_in_the_examples() {
                 check.stderr
             );
             assert!(!check.stdout.contains("warning"), "{}", check.stdout);
-            checked += 1;
+            checked_count += 1;
         }
     }
-    assert!(checked > 0);
+    assert!(checked_count > 0);
 }
 
 fn requests(directory: &TempDir, object: &Value) -> Vec<(&'static str, std::path::PathBuf)> {
@@ -426,10 +426,10 @@ fn requests(directory: &TempDir, object: &Value) -> Vec<(&'static str, std::path
     ]
 }
 
-async fn run(hooks: &Path, request: &Path, more: &[&str]) -> FinishedProgram {
+async fn run(hooks: &Path, request: &Path, options: &[&str]) -> FinishedProgram {
     let mut arguments = vec![OsStr::new("run"), hooks.as_os_str(), request.as_os_str()];
     arguments.extend([OsStr::new("--store"), store().as_os_str()]);
-    arguments.extend(more.iter().map(OsStr::new));
+    arguments.extend(options.iter().map(OsStr::new));
     admittance(arguments).await
 }
 
@@ -466,8 +466,8 @@ async fn run_accepts_requests_in_every_format() {
         assert!(!report["patch"].as_array().unwrap().is_empty(), "{form}");
     }
 
-    let refused = application("shop", "web", "docker.io/library/nginx:latest");
-    for (form, request) in requests(&directory, &refused) {
+    let refused_object = application("shop", "web", "docker.io/library/nginx:latest");
+    for (form, request) in requests(&directory, &refused_object) {
         let run = run(&chains, &request, &["--output", "json"]).await;
         assert_eq!(run.code, Some(1), "{form}: {}{}", run.stdout, run.stderr);
         let report: Value = serde_json::from_str(&run.stdout).unwrap();
@@ -495,48 +495,53 @@ async fn chains_written_by_init_pass_check_and_refuse_the_example_request() {
         ("bcs", "application.json", None),
     ] {
         let directory = tempfile::tempdir().unwrap();
-        let place = directory.path().join("first");
-        let init = ["init", api, "--directory", place.to_str().unwrap()];
-        let written = admittance(init).await;
-        assert_eq!(written.code, Some(0), "{api}: {}", written.stderr);
-        let config = place.join("admittance.yaml");
-        let checked = admittance(["check", "--config", config.to_str().unwrap()]).await;
+        let init_directory = directory.path().join("first");
+        let init = ["init", api, "--directory", init_directory.to_str().unwrap()];
+        let init_output = admittance(init).await;
+        assert_eq!(init_output.code, Some(0), "{api}: {}", init_output.stderr);
+        let config = init_directory.join("admittance.yaml");
+        let check_output = admittance(["check", "--config", config.to_str().unwrap()]).await;
         assert_eq!(
-            checked.code,
+            check_output.code,
             Some(0),
             "{api}: {}{}",
-            checked.stdout,
-            checked.stderr
+            check_output.stdout,
+            check_output.stderr
         );
 
-        let mut more = vec!["--output", "json", "--config", config.to_str().unwrap()];
+        let mut options = vec!["--output", "json", "--config", config.to_str().unwrap()];
         if let Some(line) = line {
-            more.extend(["--request", line]);
+            options.extend(["--request", line]);
         }
-        let refused = run(&place.join("chains"), &place.join(request), &more).await;
+        let refused_run = run(
+            &init_directory.join("chains"),
+            &init_directory.join(request),
+            &options,
+        )
+        .await;
         assert_eq!(
-            refused.code,
+            refused_run.code,
             Some(1),
             "{api}: {}{}",
-            refused.stdout,
-            refused.stderr
+            refused_run.stdout,
+            refused_run.stderr
         );
-        let report: Value = serde_json::from_str(&refused.stdout).unwrap();
+        let report: Value = serde_json::from_str(&refused_run.stdout).unwrap();
         assert_eq!(report["refusal"]["chain"], "first", "{api}: {report}");
 
-        let again = admittance(init).await;
-        assert_eq!(again.code, Some(2), "{api}");
+        let second_init = admittance(init).await;
+        assert_eq!(second_init.code, Some(2), "{api}");
         assert!(
-            again.stderr.contains("admittance.yaml exists"),
+            second_init.stderr.contains("admittance.yaml exists"),
             "{}",
-            again.stderr
+            second_init.stderr
         );
-        let kept = fs::read_to_string(config).unwrap();
+        let config_text = fs::read_to_string(config).unwrap();
         let template = repository
             .join("sdk/templates/init")
             .join(api)
             .join("admittance.yaml");
-        assert_eq!(kept, fs::read_to_string(template).unwrap(), "{api}");
+        assert_eq!(config_text, fs::read_to_string(template).unwrap(), "{api}");
     }
 }
 
@@ -554,25 +559,41 @@ async fn doctor_reports_problems_with_advice() {
         let store = store_path.to_str().unwrap();
         admittance(["doctor", "--output", "json", "--config", config, "--store", store]).await
     };
-    let found = doctor(&config).await;
-    assert_eq!(found.code, Some(1), "{}{}", found.stdout, found.stderr);
-    let findings: Vec<Value> = serde_json::from_str(&found.stdout).unwrap();
-    for (severity, subject, told) in [
+    let doctor_output = doctor(&config).await;
+    assert_eq!(
+        doctor_output.code,
+        Some(1),
+        "{}{}",
+        doctor_output.stdout,
+        doctor_output.stderr
+    );
+    let findings: Vec<Value> = serde_json::from_str(&doctor_output.stdout).unwrap();
+    for (severity, subject, words) in [
         ("problem", "listen.address", "this machine has no such address"),
         ("problem", "upstream", "start it, or correct `upstream`"),
         ("ok", "store", "can be written"),
         ("warning", "definitions", "no definition was found"),
     ] {
-        let is_it = |finding: &&Value| finding["subject"] == subject;
-        let finding = findings.iter().find(is_it).unwrap();
+        let has_subject = |finding: &&Value| finding["subject"] == subject;
+        let finding = findings.iter().find(has_subject).unwrap();
         assert_eq!(finding["severity"], severity, "{finding}");
-        assert!(finding["message"].as_str().unwrap().contains(told), "{finding}");
+        assert!(finding["message"].as_str().unwrap().contains(words), "{finding}");
     }
     // If the configuration is invalid, `doctor` reports only that.
-    let wrong = write(&directory, "wrong.yaml", "listen: { adress: 127.0.0.1:8080 }\n");
-    let found = doctor(&wrong).await;
-    assert_eq!(found.code, Some(1), "{}{}", found.stdout, found.stderr);
-    assert!(found.stdout.contains("unknown field"), "{}", found.stdout);
+    let invalid_config = write(&directory, "wrong.yaml", "listen: { adress: 127.0.0.1:8080 }\n");
+    let doctor_output = doctor(&invalid_config).await;
+    assert_eq!(
+        doctor_output.code,
+        Some(1),
+        "{}{}",
+        doctor_output.stdout,
+        doctor_output.stderr
+    );
+    assert!(
+        doctor_output.stdout.contains("unknown field"),
+        "{}",
+        doctor_output.stdout
+    );
 }
 
 #[tokio::test]
@@ -583,8 +604,8 @@ async fn the_run_command_reports_swapped_arguments() {
     let chains = admittance_tests::repository().join("docs/examples/demo/chains");
     let swapped = run(&pod, &chains, &[]).await;
     assert_eq!(swapped.code, Some(2), "{}", swapped.stdout);
-    let told = "is a chain or a plugin, which comes before the requests: `admittance run ";
-    assert!(swapped.stderr.contains(told), "{}", swapped.stderr);
+    let advice = "is a chain or a plugin, which comes before the requests: `admittance run ";
+    assert!(swapped.stderr.contains(advice), "{}", swapped.stderr);
 }
 
 #[tokio::test]
@@ -599,14 +620,18 @@ async fn run_accepts_a_request_line_and_files_with_bodies() {
     assert_eq!(refused.code, Some(1), "{}{}", refused.stdout, refused.stderr);
     assert!(refused.stdout.contains("latest"), "{}", refused.stdout);
 
-    for (more, expected) in [
+    for (options, expected) in [
         (["--request", "/v1/services/web"], "write a method and a path"),
         (["--request", "PUT /v1/services/web"], "admittance init rest"),
         (["--header", header], "--request"),
     ] {
-        let wrong = run(&chains, &body, &more).await;
-        assert_eq!(wrong.code, Some(2), "{more:?}: {}", wrong.stdout);
-        assert!(wrong.stderr.contains(expected), "{more:?}: {}", wrong.stderr);
+        let failed_run = run(&chains, &body, &options).await;
+        assert_eq!(failed_run.code, Some(2), "{options:?}: {}", failed_run.stdout);
+        assert!(
+            failed_run.stderr.contains(expected),
+            "{options:?}: {}",
+            failed_run.stderr
+        );
     }
 }
 
@@ -619,19 +644,23 @@ async fn run_shows_a_row_for_each_stage_and_the_changes() {
     let run = run(&chains, &request, &[]).await;
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let lines: Vec<_> = run.stdout.lines().collect();
-    let is = |beginning: &str, words: &str| {
+    let has_line = |beginning: &str, words: &str| {
         lines
             .iter()
             .any(|line| line.trim_start().starts_with(beginning) && line.contains(words))
     };
     assert!(
-        is("applications", "sidecar") && is("applications", "images"),
+        has_line("applications", "sidecar") && has_line("applications", "images"),
         "{}",
         run.stdout
     );
-    assert!(is("-", "docker.io/library/nginx:1.29"), "{}", run.stdout);
-    assert!(is("+", "mirror.example.com/library/nginx:1.29"), "{}", run.stdout);
-    assert!(is("allowed", "changed by"), "{}", run.stdout);
+    assert!(has_line("-", "docker.io/library/nginx:1.29"), "{}", run.stdout);
+    assert!(
+        has_line("+", "mirror.example.com/library/nginx:1.29"),
+        "{}",
+        run.stdout
+    );
+    assert!(has_line("allowed", "changed by"), "{}", run.stdout);
     assert!(
         !run.stdout.contains('\u{1b}'),
         "no colours where there is no terminal"
@@ -788,7 +817,7 @@ async fn the_run_command_grants_the_lookups_in_its_argument_allow() {
     let node = "{apiVersion: v1, kind: Node, metadata: {name: far}, status: {conditions: [{type: Ready, status: Unknown}]}}";
     let nodes_path = write(&directory, "nodes.yaml", node);
     let nodes = nodes_path.to_str().unwrap();
-    for (more, code, told) in [
+    for (options, code, message) in [
         (
             &["--allow", "cluster=v1/Node", "--cluster", nodes][..],
             0,
@@ -798,11 +827,11 @@ async fn the_run_command_grants_the_lookups_in_its_argument_allow() {
         (&["--allow", "cluster=v1/Node"], 1, "unavailable"),
         (&["--allow", "nodes"], 2, "write cluster=v1/Node"),
     ] {
-        let run = run(plugin, &endpoints, more).await;
-        assert_eq!(run.code, Some(code), "{more:?}: {}{}", run.stdout, run.stderr);
+        let run = run(plugin, &endpoints, options).await;
+        assert_eq!(run.code, Some(code), "{options:?}: {}{}", run.stdout, run.stderr);
         assert!(
-            run.stdout.contains(told) || run.stderr.contains(told),
-            "{more:?}: {}{}",
+            run.stdout.contains(message) || run.stderr.contains(message),
+            "{options:?}: {}{}",
             run.stdout,
             run.stderr
         );
@@ -811,32 +840,32 @@ async fn the_run_command_grants_the_lookups_in_its_argument_allow() {
     let sends = Path::new(sends.strip_prefix("file:").unwrap());
     let answers = "[{url: 'https://policy.example.com/rules', status: 201, body: [shop]}]";
     let answers = write(&directory, "answers.yaml", answers);
-    let wrong = write(
+    let invalid_answers = write(
         &directory,
         "wrong.yaml",
         "[{url: 'https://policy.example.com/rules', state: 201}]",
     );
-    let (answers, wrong) = (answers.to_str().unwrap(), wrong.to_str().unwrap());
+    let (answers, invalid_path) = (answers.to_str().unwrap(), invalid_answers.to_str().unwrap());
     let settings = "{target: http, url: 'https://policy.example.com/rules'}";
-    let granted = [
+    let grant_options = [
         "--settings",
         settings,
         "--allow",
         "http=https://policy.example.com",
     ];
-    for (more, code, told) in [
+    for (options, code, message) in [
         (&["--http", answers][..], 1, "201 [\"shop\"]"),
         (
             &[],
             0,
             "there is no answer to `GET https://policy.example.com/rules`",
         ),
-        (&["--http", wrong], 2, "wrong.yaml:1:"),
+        (&["--http", invalid_path], 2, "wrong.yaml:1:"),
     ] {
-        let run = self::run(sends, &endpoints, &[&granted[..], more].concat()).await;
-        assert_eq!(run.code, Some(code), "{more:?}: {}{}", run.stdout, run.stderr);
+        let run = self::run(sends, &endpoints, &[&grant_options[..], options].concat()).await;
+        assert_eq!(run.code, Some(code), "{options:?}: {}{}", run.stdout, run.stderr);
         let all = format!("{}{}", run.stdout, run.stderr);
-        assert!(all.contains(told), "{more:?}: {all}");
+        assert!(all.contains(message), "{options:?}: {all}");
     }
     let cluster = write(
         &directory,
@@ -849,7 +878,7 @@ async fn the_run_command_grants_the_lookups_in_its_argument_allow() {
           roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}, subjects: [{kind: User, name: jo}]}\n",
     );
     let cluster = ["--cluster", cluster.to_str().unwrap()];
-    for (target, grant, told) in [
+    for (target, grant, message) in [
         (
             "{target: nodes}",
             "cluster=v1/Node",
@@ -866,9 +895,14 @@ async fn the_run_command_grants_the_lookups_in_its_argument_allow() {
             "add `authorization.k8s.io/v1/SubjectAccessReview` to `allow.cluster` of the stage",
         ),
     ] {
-        let more = [&cluster[..], &["--settings", target, "--allow", grant]].concat();
-        let run = self::run(sends, &endpoints, &more).await;
-        assert!(run.stdout.contains(told), "{told}: {}{}", run.stdout, run.stderr);
+        let options = [&cluster[..], &["--settings", target, "--allow", grant]].concat();
+        let run = self::run(sends, &endpoints, &options).await;
+        assert!(
+            run.stdout.contains(message),
+            "{message}: {}{}",
+            run.stdout,
+            run.stderr
+        );
     }
     let chain = write(&directory, "chain.yaml", "");
     let run = run(&chain, &endpoints, &["--allow", "cluster=v1/Node"]).await;

@@ -168,9 +168,9 @@ async fn users_who_prefer_less_motion_see_no_animation() {
     browser.find("table.live tr.new").await;
     for (preference, animation) in [("no-preference", "arrived"), ("reduce", "none")] {
         browser.prefer("prefers-reduced-motion", preference).await;
-        let shown = "return getComputedStyle(document.querySelector('table.live tr.new')).animationName";
-        let shown: String = browser.evaluate(shown, Vec::new()).await;
-        assert_eq!(shown, animation, "{preference}");
+        let script = "return getComputedStyle(document.querySelector('table.live tr.new')).animationName";
+        let animation_name: String = browser.evaluate(script, Vec::new()).await;
+        assert_eq!(animation_name, animation, "{preference}");
     }
     browser.end(&origin).await;
 }
@@ -216,8 +216,8 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     let [curl, again, case] = &browser.texts("details pre").await[..] else {
         panic!("{}", browser.text().await);
     };
-    let read: Value = serde_json::from_str(&in_shell(curl).await).unwrap();
-    assert_eq!(read["decisions"][0]["uid"], "changed-1", "{read}");
+    let decisions: Value = serde_json::from_str(&in_shell(curl).await).unwrap();
+    assert_eq!(decisions["decisions"][0]["uid"], "changed-1", "{decisions}");
     let answer: Value = serde_json::from_str(&in_shell(again).await).unwrap();
     assert_eq!(answer["response"]["allowed"], true, "{answer}");
     let cases = server.directory.path().join("cases.yaml");
@@ -376,7 +376,7 @@ async fn the_health_page_says_why_and_since_when_a_server_is_down() {
         return;
     };
     // The listener is dropped at once, so that no server listens on the port to which requests are forwarded.
-    let gone = std::net::TcpListener::bind("127.0.0.1:0")
+    let closed_address = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
@@ -386,7 +386,7 @@ async fn the_health_page_says_why_and_since_when_a_server_is_down() {
         "dialect:
   rest:
     routes: [{{ method: [PUT], path: /v1/jobs, operation: UPDATE, resource: jobs, kind: Job }}]
-upstream: {{ servers: [\"http://{gone}\"], health: {{ path: /healthz, interval: 1s }} }}
+upstream: {{ servers: [\"http://{closed_address}\"], health: {{ path: /healthz, interval: 1s }} }}
 "
     );
     fs::write(&config, text).unwrap();
@@ -397,7 +397,9 @@ upstream: {{ servers: [\"http://{gone}\"], health: {{ path: /healthz, interval: 
         .await
         .unwrap();
     browser.open(&program.admin_url("/health")).await;
-    let element = browser.find_with("tr", &format!("upstream http://{gone}")).await;
+    let element = browser
+        .find_with("tr", &format!("upstream http://{closed_address}"))
+        .await;
     let row = element.text().await.unwrap();
     for part in ["down", "for ", "refused", "Start it"] {
         assert!(row.contains(part), "{part}: {row}");
@@ -406,7 +408,7 @@ upstream: {{ servers: [\"http://{gone}\"], health: {{ path: /healthz, interval: 
     browser.picture("health-down").await;
     browser.end(&origin).await;
     program.terminate().unwrap();
-    program.ended().await.unwrap();
+    program.wait_for_end().await.unwrap();
 }
 
 #[tokio::test]
@@ -426,6 +428,6 @@ async fn console_scripts_pass_the_type_checker() {
         .output()
         .await
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}");
 }

@@ -44,8 +44,8 @@ async fn demo(arguments: &[&str]) -> String {
 
 #[tokio::test]
 async fn the_demo_says_what_to_do_when_its_port_is_taken() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
     let demo = Artifacts::find().unwrap().program("admittance-demo").unwrap();
     let output = Command::new(demo)
         .args(["--listen", &address])

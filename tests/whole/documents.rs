@@ -44,7 +44,7 @@ async fn tested_with(plugin: &Path, cases: &Path) -> FinishedProgram {
 #[test]
 fn the_summary_of_the_book_names_every_page_once() {
     let summary = Page::read("docs/SUMMARY.md");
-    let mut named: Vec<_> = summary
+    let mut linked_pages: Vec<_> = summary
         .links()
         .into_iter()
         .map(|(_, target)| Path::new("docs").join(target))
@@ -54,9 +54,9 @@ fn the_summary_of_the_book_names_every_page_once() {
         .map(|page| page.path)
         .filter(|path| path.starts_with("docs") && *path != summary.path)
         .collect();
-    named.sort();
+    linked_pages.sort();
     pages.sort();
-    assert_eq!(named, pages);
+    assert_eq!(linked_pages, pages);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn source_files_named_on_the_pages_exist() {
 
 #[test]
 fn every_link_has_a_target() {
-    let mut broken = Vec::new();
+    let mut broken_links = Vec::new();
     for page in Page::all() {
         for (line, target) in page.links() {
             if target.contains("://") {
@@ -115,7 +115,7 @@ fn every_link_has_a_target() {
                 "" => resolve(Path::new(""), page.path.to_str().unwrap()),
                 path => resolve(&page.path, path),
             };
-            let leads = if anchor.is_empty() {
+            let has_target = if anchor.is_empty() {
                 path.exists()
             } else {
                 std::fs::read_to_string(&path).is_ok_and(|text| {
@@ -125,10 +125,10 @@ fn every_link_has_a_target() {
                         .any(|heading| heading == anchor)
                 })
             };
-            if !leads {
-                broken.push(format!("{}:{line}: {target}", page.path.display()));
+            if !has_target {
+                broken_links.push(format!("{}:{line}: {target}", page.path.display()));
             }
         }
     }
-    assert!(broken.is_empty(), "broken links: {broken:#?}");
+    assert!(broken_links.is_empty(), "broken links: {broken_links:#?}");
 }

@@ -21,8 +21,9 @@ async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
         .unwrap()
 }
 
-fn report(ran: &FinishedProgram) -> Value {
-    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr))
+fn report(command_output: &FinishedProgram) -> Value {
+    serde_json::from_str(&command_output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", command_output.stdout, command_output.stderr))
 }
 
 #[tokio::test]
@@ -39,19 +40,38 @@ async fn gatekeeper_suites_run_unchanged() {
         ("unique-hosts", 3),
     ] {
         let directory = format!("gatekeeper/{name}/");
-        let ran = admittance(&examples, &["test", &directory, "--output", "json"]).await;
-        assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-        assert_eq!(report(&ran)["passed"], json!(cases), "{}", ran.stdout);
+        let command_output = admittance(&examples, &["test", &directory, "--output", "json"]).await;
+        assert_eq!(
+            command_output.code,
+            Some(0),
+            "{}{}",
+            command_output.stdout,
+            command_output.stderr
+        );
+        assert_eq!(
+            report(&command_output)["passed"],
+            json!(cases),
+            "{}",
+            command_output.stdout
+        );
     }
 
     // Like `gator`, `admittance test` accepts `...` for all subdirectories, and reports a missing directory.
-    let ran = admittance(&examples, &["test", "gatekeeper/privileged/..."]).await;
-    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-    let ran = admittance(&examples, &["test", "gatekeeper/nothing/"]).await;
+    let command_output = admittance(&examples, &["test", "gatekeeper/privileged/..."]).await;
+    assert_eq!(
+        command_output.code,
+        Some(0),
+        "{}{}",
+        command_output.stdout,
+        command_output.stderr
+    );
+    let command_output = admittance(&examples, &["test", "gatekeeper/nothing/"]).await;
     assert!(
-        ran.stderr.contains("there is no such file or directory"),
+        command_output
+            .stderr
+            .contains("there is no such file or directory"),
         "{}",
-        ran.stderr
+        command_output.stderr
     );
 
     // In this suite, one case fails for each kind of assertion.
@@ -76,27 +96,43 @@ tests:
 ";
     let constraint = fs::read_to_string(directory.path().join("constraint.yaml")).unwrap();
     let (before, _) = constraint.split_once("  parameters:").unwrap();
-    let wrong = format!("{before}  parameters: {{ labels: 1 }}\n");
-    fs::write(directory.path().join("invalid.yaml"), wrong).unwrap();
+    let invalid_constraint = format!("{before}  parameters: {{ labels: 1 }}\n");
+    fs::write(directory.path().join("invalid.yaml"), invalid_constraint).unwrap();
     fs::write(directory.path().join("suite.yaml"), format!("{suite}{invalid}")).unwrap();
-    let ran = admittance(directory.path(), &["test", "suite.yaml", "--output", "json"]).await;
-    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
-    assert_eq!(report(&ran)["failed"], json!(4), "{}", ran.stdout);
-    assert_eq!(report(&ran)["passed"], json!(1), "{}", ran.stdout);
-    assert!(
-        ran.stdout.contains("the constraint fits its template"),
+    let command_output = admittance(directory.path(), &["test", "suite.yaml", "--output", "json"]).await;
+    assert_eq!(
+        command_output.code,
+        Some(1),
+        "{}{}",
+        command_output.stdout,
+        command_output.stderr
+    );
+    assert_eq!(
+        report(&command_output)["failed"],
+        json!(4),
         "{}",
-        ran.stdout
+        command_output.stdout
+    );
+    assert_eq!(
+        report(&command_output)["passed"],
+        json!(1),
+        "{}",
+        command_output.stdout
+    );
+    assert!(
+        command_output.stdout.contains("the constraint fits its template"),
+        "{}",
+        command_output.stdout
     );
 }
 
 #[tokio::test]
 async fn a_constraint_denies_requests_and_its_mistakes_are_reported_with_positions() {
     let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
+    let directory_path = directory.path();
     let page = Page::read("docs/gatekeeper.md").yaml();
-    fs::create_dir(at.join("policies")).unwrap();
-    fs::write(at.join("policies/labels.yaml"), &page[0]).unwrap();
+    fs::create_dir(directory_path.join("policies")).unwrap();
+    fs::write(directory_path.join("policies/labels.yaml"), &page[0]).unwrap();
     for (labels, namespace, code, expected) in [
         (
             json!({}),
@@ -110,13 +146,27 @@ async fn a_constraint_denies_requests_and_its_mistakes_are_reported_with_positio
         let pod = json!({"apiVersion": "v1", "kind": "Pod",
                          "metadata": {"name": "web", "namespace": namespace, "labels": labels},
                          "spec": {"containers": [{"name": "web", "image": "web:1"}]}});
-        fs::write(at.join("pod.json"), pod.to_string()).unwrap();
-        let ran = admittance(at, &["run", "policies/", "pod.json", "--output", "json"]).await;
-        assert_eq!(ran.code, Some(code), "{labels}: {}{}", ran.stdout, ran.stderr);
-        assert!(ran.stdout.contains(expected), "{labels}: {}", ran.stdout);
+        fs::write(directory_path.join("pod.json"), pod.to_string()).unwrap();
+        let command_output = admittance(
+            directory_path,
+            &["run", "policies/", "pod.json", "--output", "json"],
+        )
+        .await;
+        assert_eq!(
+            command_output.code,
+            Some(code),
+            "{labels}: {}{}",
+            command_output.stdout,
+            command_output.stderr
+        );
+        assert!(
+            command_output.stdout.contains(expected),
+            "{labels}: {}",
+            command_output.stdout
+        );
     }
     // (text of the template, its replacement, expected position of the mistake, part of the message)
-    for (from, to, place, expected) in [
+    for (from, to, position, expected) in [
         ("count(missing) > 0", "count(missing) >", "labels.yaml:2", "line "),
         (
             "count(missing)",
@@ -139,61 +189,91 @@ async fn a_constraint_denies_requests_and_its_mistakes_are_reported_with_positio
     ] {
         let text = page[0].replace(from, to);
         assert_ne!(text, page[0], "{from}");
-        fs::write(at.join("policies/labels.yaml"), text).unwrap();
-        let checked = admittance(at, &["check", "policies/"]).await;
+        fs::write(directory_path.join("policies/labels.yaml"), text).unwrap();
+        let check_output = admittance(directory_path, &["check", "policies/"]).await;
         assert_eq!(
-            checked.code,
+            check_output.code,
             Some(1),
             "{to}: {}{}",
-            checked.stdout,
-            checked.stderr
+            check_output.stdout,
+            check_output.stderr
         );
-        assert!(checked.stdout.contains(place), "{to}: {}", checked.stdout);
-        assert!(checked.stdout.contains(expected), "{to}: {}", checked.stdout);
+        assert!(
+            check_output.stdout.contains(position),
+            "{to}: {}",
+            check_output.stdout
+        );
+        assert!(
+            check_output.stdout.contains(expected),
+            "{to}: {}",
+            check_output.stdout
+        );
     }
 }
 
 #[tokio::test]
 async fn all_constraints_that_deny_are_reported() {
     let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
+    let directory_path = directory.path();
     let page = Page::read("docs/gatekeeper.md").yaml();
     let (template, constraint) = page[0].split_once("---\n").unwrap();
     let second = constraint
         .replace("pods-have-owners", "pods-have-teams")
         .replace("[owner]", "[team]");
     fs::write(
-        at.join("labels.yaml"),
+        directory_path.join("labels.yaml"),
         format!("{template}---\n{constraint}---\n{second}"),
     )
     .unwrap();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
                      "spec": {"containers": [{"name": "web", "image": "web:1"}]}});
-    fs::write(at.join("pod.json"), pod.to_string()).unwrap();
-    let ran = admittance(at, &["run", "labels.yaml", "pod.json", "--output", "json"]).await;
-    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    fs::write(directory_path.join("pod.json"), pod.to_string()).unwrap();
+    let command_output = admittance(
+        directory_path,
+        &["run", "labels.yaml", "pod.json", "--output", "json"],
+    )
+    .await;
+    assert_eq!(
+        command_output.code,
+        Some(1),
+        "{}{}",
+        command_output.stdout,
+        command_output.stderr
+    );
     let expected = "[pods-have-owners] these labels are missing: {\"owner\"}\n\
                     [pods-have-teams] these labels are missing: {\"team\"}";
-    let ran = report(&ran);
-    let refusal = &ran["refusal"];
+    let run_report = report(&command_output);
+    let refusal = &run_report["refusal"];
     assert_eq!(
         (&refusal["message"], &refusal["code"]),
         (&json!(expected), &json!(403))
     );
 
     // A template without constraints yields no stage, but `check` compiles its Rego code nevertheless.
-    fs::write(at.join("labels.yaml"), template).unwrap();
-    let checked = admittance(at, &["check", "labels.yaml"]).await;
-    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+    fs::write(directory_path.join("labels.yaml"), template).unwrap();
+    let check_output = admittance(directory_path, &["check", "labels.yaml"]).await;
+    assert_eq!(
+        check_output.code,
+        Some(0),
+        "{}{}",
+        check_output.stdout,
+        check_output.stderr
+    );
     fs::write(
-        at.join("labels.yaml"),
+        directory_path.join("labels.yaml"),
         template.replace("count(missing)", "length(missing)"),
     )
     .unwrap();
-    let checked = admittance(at, &["check", "labels.yaml"]).await;
-    assert_eq!(checked.code, Some(1), "{}{}", checked.stdout, checked.stderr);
+    let check_output = admittance(directory_path, &["check", "labels.yaml"]).await;
+    assert_eq!(
+        check_output.code,
+        Some(1),
+        "{}{}",
+        check_output.stdout,
+        check_output.stderr
+    );
     for expected in ["labels.yaml:26:", "`length` is not a function"] {
-        assert!(checked.stdout.contains(expected), "{}", checked.stdout);
+        assert!(check_output.stdout.contains(expected), "{}", check_output.stdout);
     }
 }
 
@@ -202,7 +282,7 @@ async fn all_constraints_that_deny_are_reported() {
 #[tokio::test]
 async fn templates_decide_as_in_gatekeeper() {
     let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
+    let directory_path = directory.path();
     let template = |names: &str, rule: &str| {
         format!(
             "apiVersion: templates.gatekeeper.sh/v1\nkind: ConstraintTemplate\nmetadata: {{ name: denyall }}\nspec:\n  \
@@ -211,18 +291,24 @@ async fn templates_decide_as_in_gatekeeper() {
              apiVersion: constraints.gatekeeper.sh/v1beta1\nkind: DenyAll\nmetadata: {{ name: c1 }}\nspec: {{}}\n"
         )
     };
-    let of_request = "violation[{\"msg\": \"x\"}] { input.request.kind.kind == \"Namespace\" }";
-    let of_review = of_request.replace("request", "review");
+    let request_rule = "violation[{\"msg\": \"x\"}] { input.request.kind.kind == \"Namespace\" }";
+    let review_rule = request_rule.replace("request", "review");
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
-    fs::write(at.join("namespace.json"), namespace.to_string()).unwrap();
-    for (rule, code) in [(of_request, 0), (&of_review, 1)] {
+    fs::write(directory_path.join("namespace.json"), namespace.to_string()).unwrap();
+    for (rule, code) in [(request_rule, 0), (&review_rule, 1)] {
         let text = template(
             ", plural: denyalls, singular: denyall, listKind: DenyAllList",
             rule,
         );
-        fs::write(at.join("policy.yaml"), text).unwrap();
-        let ran = admittance(at, &["run", "policy.yaml", "namespace.json"]).await;
-        assert_eq!(ran.code, Some(code), "{rule}: {}{}", ran.stdout, ran.stderr);
+        fs::write(directory_path.join("policy.yaml"), text).unwrap();
+        let command_output = admittance(directory_path, &["run", "policy.yaml", "namespace.json"]).await;
+        assert_eq!(
+            command_output.code,
+            Some(code),
+            "{rule}: {}{}",
+            command_output.stdout,
+            command_output.stderr
+        );
     }
     let sync = "apiVersion: syncset.gatekeeper.sh/v1alpha1\nkind: SyncSet\nmetadata: { name: nodes }\n\
                 spec: { gvks: [ { version: v1, kind: Node } ] }\n";
@@ -249,10 +335,10 @@ async fn templates_decide_as_in_gatekeeper() {
         ),
         (sync.to_owned(), 0, "SyncSet nodes"),
     ] {
-        fs::write(at.join("policy.yaml"), &text).unwrap();
-        let checked = admittance(at, &["check", "policy.yaml"]).await;
-        let output = format!("{}{}", checked.stdout, checked.stderr);
-        assert_eq!(checked.code, Some(code), "{text}: {output}");
+        fs::write(directory_path.join("policy.yaml"), &text).unwrap();
+        let check_output = admittance(directory_path, &["check", "policy.yaml"]).await;
+        let output = format!("{}{}", check_output.stdout, check_output.stderr);
+        assert_eq!(check_output.code, Some(code), "{text}: {output}");
         assert!(output.contains(expected), "{text}: {output}");
     }
 }
@@ -260,10 +346,10 @@ async fn templates_decide_as_in_gatekeeper() {
 #[tokio::test]
 async fn mutators_change_objects_as_in_gatekeeper() {
     let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
+    let directory_path = directory.path();
     let page = Page::read("docs/gatekeeper.md").yaml();
     let mutators = page.iter().find(|text| text.contains("kind: ModifySet")).unwrap();
-    fs::write(at.join("mutators.yaml"), mutators).unwrap();
+    fs::write(directory_path.join("mutators.yaml"), mutators).unwrap();
     let container = |image: &str, rest: Value| json!({"name": "web", "image": image, "args": ["--debug", "-v"], "x": rest});
     let pod = |namespace: &str, containers: Value| {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": namespace},
@@ -272,62 +358,101 @@ async fn mutators_change_objects_as_in_gatekeeper() {
     let changed = json!({"name": "web", "image": "mirror.example.com/web:1", "args": ["-v"], "x": 1,
                          "securityContext": {"privileged": false}});
     let run = async |object: &Value| {
-        fs::write(at.join("pod.json"), object.to_string()).unwrap();
-        admittance(at, &["run", "mutators.yaml", "pod.json", "--output", "json"]).await
+        fs::write(directory_path.join("pod.json"), object.to_string()).unwrap();
+        admittance(
+            directory_path,
+            &["run", "mutators.yaml", "pod.json", "--output", "json"],
+        )
+        .await
     };
-    let ran = run(&pod("shop", json!([container("docker.io/web:1", json!(1))]))).await;
-    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let command_output = run(&pod("shop", json!([container("docker.io/web:1", json!(1))]))).await;
+    assert_eq!(
+        command_output.code,
+        Some(0),
+        "{}{}",
+        command_output.stdout,
+        command_output.stderr
+    );
     let mut expected = pod("shop", json!([changed]));
     expected["metadata"]["labels"] = json!({"owner": "shop"});
-    let request = report(&ran);
-    assert_eq!(request["object"], expected, "{}", ran.stdout);
+    let run_report = report(&command_output);
+    assert_eq!(run_report["object"], expected, "{}", command_output.stdout);
     let mutators = "Assign/not-privileged, AssignImage/mirror, AssignMetadata/owner, ModifySet/no-debug-logs";
-    assert!(request.to_string().contains(mutators), "{request}");
+    assert!(run_report.to_string().contains(mutators), "{run_report}");
 
-    let ran = run(&expected).await;
-    assert_eq!(report(&ran)["object"], expected, "{}", ran.stdout);
-    let ran = run(&pod("kube-public", json!([]))).await;
+    let command_output = run(&expected).await;
     assert_eq!(
-        report(&ran)["object"],
+        report(&command_output)["object"],
+        expected,
+        "{}",
+        command_output.stdout
+    );
+    let command_output = run(&pod("kube-public", json!([]))).await;
+    assert_eq!(
+        report(&command_output)["object"],
         pod("kube-public", json!([])),
         "{}",
-        ran.stdout
+        command_output.stdout
     );
 
-    let ran = run(&pod("shop", json!({"web": {}}))).await;
-    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    let command_output = run(&pod("shop", json!({"web": {}}))).await;
+    assert_eq!(
+        command_output.code,
+        Some(1),
+        "{}{}",
+        command_output.stdout,
+        command_output.stderr
+    );
     let expected = "spec.containers is an object, where its location expects a list";
-    assert!(ran.stdout.contains(expected), "{}", ran.stdout);
+    assert!(
+        command_output.stdout.contains(expected),
+        "{}",
+        command_output.stdout
+    );
 }
 
 #[tokio::test]
 async fn a_rego_stage_works_with_any_control_plane() {
     let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
+    let directory_path = directory.path();
     let page = Page::read("docs/gatekeeper.md").yaml();
     let chain = page
         .iter()
         .find(|text| text.contains("rego:\n        text:"))
         .unwrap();
-    fs::write(at.join("chain.yaml"), chain).unwrap();
+    fs::write(directory_path.join("chain.yaml"), chain).unwrap();
     for (count, code, expected) in [
         (10, 0, ""),
         (11, 1, "group web has 11 instances, and 10 are allowed"),
     ] {
         let job =
             json!({"kind": "job", "Job": {"ID": "web", "TaskGroups": [{"Name": "web", "Count": count}]}});
-        fs::write(at.join("job.json"), job.to_string()).unwrap();
-        let ran = admittance(at, &["run", "chain.yaml", "job.json", "--output", "json"]).await;
-        assert_eq!(ran.code, Some(code), "{count}: {}{}", ran.stdout, ran.stderr);
-        assert!(ran.stdout.contains(expected), "{count}: {}", ran.stdout);
+        fs::write(directory_path.join("job.json"), job.to_string()).unwrap();
+        let command_output = admittance(
+            directory_path,
+            &["run", "chain.yaml", "job.json", "--output", "json"],
+        )
+        .await;
+        assert_eq!(
+            command_output.code,
+            Some(code),
+            "{count}: {}{}",
+            command_output.stdout,
+            command_output.stderr
+        );
+        assert!(
+            command_output.stdout.contains(expected),
+            "{count}: {}",
+            command_output.stdout
+        );
     }
 
     // If the plugin for Rego is missing, the message names its file.
     let mut command = Admittance::command().unwrap();
     let output = command
         .args(["check", "chain.yaml"])
-        .current_dir(at)
-        .env("ADMITTANCE_PLUGINS", at.join("nowhere"))
+        .current_dir(directory_path)
+        .env("ADMITTANCE_PLUGINS", directory_path.join("nowhere"))
         .output()
         .await
         .unwrap();

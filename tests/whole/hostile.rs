@@ -68,7 +68,7 @@ const POLICIES: [(&str, &str); 2] = [("Fail", "fail"), ("Ignore", "ignore")];
 
 fn cases() -> Vec<GuestCase> {
     let misbehaves = source("guest-misbehaves");
-    let of_settings = Behaviour::ALL.iter().map(|behaviour| {
+    let settings_cases = Behaviour::ALL.iter().map(|behaviour| {
         let settings = format!("{{ behaviour: {} }}", behaviour.name());
         (
             behaviour.name(),
@@ -87,7 +87,7 @@ fn cases() -> Vec<GuestCase> {
             source("guest-reaches-out")
         )
     };
-    let of_their_own = [
+    let guest_cases = [
         // The guest has no file system, so it gets an error from its standard library, and handles it.
         ("opens-file", Passes, reaches_out("file")),
         (
@@ -116,7 +116,7 @@ fn cases() -> Vec<GuestCase> {
             "{ source: \"file:missing.wasm\" }".to_owned(),
         ),
     ];
-    let guests: Vec<_> = of_settings.chain(of_their_own).collect();
+    let guests: Vec<_> = settings_cases.chain(guest_cases).collect();
     let under = |(policy, suffix): (&'static str, &str)| {
         let case = |(name, expected, plugin): &(&str, ExpectedFailure, String)| GuestCase {
             name: format!("{name}-{suffix}"),
@@ -185,16 +185,16 @@ async fn a_misbehaving_guest_fails_only_its_own_call() {
     for case in cases {
         calls.spawn(call(scene.clone(), case));
     }
-    let (mut called, mut wrong) = (Vec::new(), Vec::new());
+    let (mut finished_cases, mut problems) = (Vec::new(), Vec::new());
     while let Some(case) = calls.join_next().await {
         match case {
-            Ok(case) => called.push(case),
-            Err(error) => wrong.push(error.to_string()),
+            Ok(case) => finished_cases.push(case),
+            Err(error) => problems.push(error.to_string()),
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
     let metrics = scene.program.metrics().await.unwrap();
-    for case in &called {
+    for case in &finished_cases {
         check_metrics(case, &metrics);
     }
     check_logs(&scene.program);
@@ -208,23 +208,31 @@ async fn call(scene: Arc<ProgramScene>, case: GuestCase) -> GuestCase {
         let name = name.clone();
         move |line| line.message() == "begins" && line.field("plugin") == name
     });
-    let sent = tokio::spawn({
+    let request = tokio::spawn({
         let (scene, object) = (scene.clone(), object.clone());
         async move { scene.create(&object).await }
     });
     if !name.starts_with("opens-file") && !name.starts_with("connects") {
         begins.await.unwrap();
     }
-    let beside = scene
+    let neighbour_reply = scene
         .create(&application(
             "well-behaved-fail",
             &format!("beside-{name}"),
             "nginx:1.29",
         ))
         .await;
-    assert_eq!(beside.status, 200, "beside {name}: {}", beside.text());
+    assert_eq!(
+        neighbour_reply.status,
+        200,
+        "beside {name}: {}",
+        neighbour_reply.text()
+    );
     if matches!(case.expected, RunsOn) {
-        assert!(!sent.is_finished(), "{name}: the request beside it waited for it");
+        assert!(
+            !request.is_finished(),
+            "{name}: the request beside it waited for it"
+        );
     }
     let stored_beside = scene
         .stored("well-behaved-fail", &format!("beside-{name}"))
@@ -234,7 +242,7 @@ async fn call(scene: Arc<ProgramScene>, case: GuestCase) -> GuestCase {
         "beside {name}"
     );
 
-    let reply = sent.await.unwrap();
+    let reply = request.await.unwrap();
     let stored = scene.stored(name, "app");
     let (failure, words) = match case.expected {
         Passes => {
@@ -264,14 +272,14 @@ async fn call(scene: Arc<ProgramScene>, case: GuestCase) -> GuestCase {
 
 /// Checks the object that the upstream server stores: it must be the client's object with the additions of the two good
 /// stages, and with nothing else.
-fn check_object(name: &str, sent: &Value, stored: &Value) {
+fn check_object(name: &str, sent_object: &Value, stored: &Value) {
     let mut rest = stored.clone();
     let annotations = rest["metadata"]
         .as_object_mut()
         .unwrap()
         .remove("annotations")
         .unwrap();
-    assert_eq!(&rest, sent, "{name}");
+    assert_eq!(&rest, sent_object, "{name}");
     assert_eq!(annotations["well-behaved"], "true", "{name}");
     assert_eq!(
         annotations["last"], "true",
@@ -374,11 +382,11 @@ async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
         assert_eq!(stages.len(), cases.len(), "{output}");
         for GuestCase { name, expected, .. } in &cases {
             let DoesNotLoad(words) = expected else { continue };
-            let place = format!("stage {name} of chain {name}: ");
-            let told = mistakes
+            let stage_label = format!("stage {name} of chain {name}: ");
+            let is_reported = mistakes
                 .iter()
-                .any(|mistake| mistake.contains(&place) && mistake.contains(words));
-            assert!(told, "{name} and `{words}` in:\n{output}");
+                .any(|mistake| mistake.contains(&stage_label) && mistake.contains(words));
+            assert!(is_reported, "{name} and `{words}` in:\n{output}");
         }
     }
 }
@@ -394,7 +402,8 @@ fn bad_modules() -> TempDir {
 #[tokio::test]
 async fn exploding_patches_are_refused_and_delay_no_other_request() {
     const MOST_MEMORY: u64 = 512 << 20;
-    let operations = |count: usize, of: &dyn Fn(usize) -> Value| Value::from_iter((0..count).map(of));
+    let operations =
+        |count: usize, operation: &dyn Fn(usize) -> Value| Value::from_iter((0..count).map(operation));
     let copy = |from: &str, to: String| json!({"op": "copy", "from": from, "path": to});
     let patches = [
         ("doubles", operations(35, &|i| copy("", format!("/b{i}")))),
@@ -477,7 +486,7 @@ async fn a_stage_that_gets_no_file_descriptor_counts_as_overloaded() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     let plugin = source("guest-reaches-out");
-    for (what, hook) in [
+    for (stage_kind, hook) in [
         (
             "webhook",
             format!("webhook: {{ protocol: AdmissionReview, url: \"https://{address}/\" }}"),
@@ -509,16 +518,16 @@ spec:
         // opened.
         let mut other = application("shop", "other", "nginx:1.29");
         other["kind"] = "deployment".into();
-        assert_eq!(scene.create(&other).await.status, 200, "{what}");
+        assert_eq!(scene.create(&other).await.status, 200, "{stage_kind}");
         let refused = without_descriptors(&scene, application("shop", "web", "nginx:1.29")).await;
         assert!(
             bcs_message(&refused).contains("Too many open files"),
-            "{what}: {}",
+            "{stage_kind}: {}",
             refused.text()
         );
         let metrics = scene.program.metrics().await.unwrap();
         let failures = metrics.sum("admittance_stage_failures_total", &[("failure", "overloaded")]);
-        assert_eq!(failures, Some(1.0), "{what}: {}", refused.text());
+        assert_eq!(failures, Some(1.0), "{stage_kind}: {}", refused.text());
     }
 }
 

@@ -134,7 +134,7 @@ fn dependencies_are_allowed_by_deny_toml() {
     let deny: Deny = toml::from_str(&fs::read_to_string(repository().join("deny.toml")).unwrap()).unwrap();
     let metadata = metadata(&deny.graph.targets);
     assert!(metadata.packages.len() > 100, "all dependencies are listed");
-    let mut wrong = Vec::new();
+    let mut problems = Vec::new();
     for package in &metadata.packages {
         if metadata.workspace_members.contains(&package.id) {
             assert_eq!(package.license.as_deref(), Some("Apache-2.0"), "{package}");
@@ -144,7 +144,7 @@ fn dependencies_are_allowed_by_deny_toml() {
             package.license.as_deref().unwrap_or_default(),
             &deny.licenses.allow,
         ) {
-            wrong.push(format!("{package}: the licence {:?}", package.license));
+            problems.push(format!("{package}: the licence {:?}", package.license));
         }
         let registry = package
             .source
@@ -156,22 +156,23 @@ fn dependencies_are_allowed_by_deny_toml() {
                 .iter()
                 .any(|allowed| allowed == registry)
         }) {
-            wrong.push(format!("{package}: the source {:?}", package.source));
+            problems.push(format!("{package}: the source {:?}", package.source));
         }
         if let Some(ban) = deny.bans.deny.iter().find(|ban| ban.name == package.name) {
-            wrong.push(format!("{package}: {}", ban.reason));
+            problems.push(format!("{package}: {}", ban.reason));
         }
     }
     assert!(
-        wrong.is_empty(),
+        problems.is_empty(),
         "deny.toml does not allow:\n{}",
-        wrong.join("\n")
+        problems.join("\n")
     );
 }
 
-fn is_allowed(license: &str, allowed: &[String]) -> bool {
-    Expression::parse_mode(license, ParseMode::LAX)
-        .is_ok_and(|expression| expression.evaluate(|requirement| allowed.contains(&requirement.to_string())))
+fn is_allowed(license: &str, allowed_licenses: &[String]) -> bool {
+    Expression::parse_mode(license, ParseMode::LAX).is_ok_and(|expression| {
+        expression.evaluate(|requirement| allowed_licenses.contains(&requirement.to_string()))
+    })
 }
 
 /// Most advisories about wasmtime concern features that are not enabled here.
@@ -200,9 +201,9 @@ fn wasmtime_is_built_with_few_features() {
         let packages = metadata.packages.iter().filter(|package| package.name == name);
         let ids: Vec<_> = packages.map(|package| &package.id).collect();
         let nodes = metadata.resolve.nodes.iter();
-        let found: Vec<_> = nodes.filter(|node| ids.contains(&&node.id)).collect();
-        assert!(!found.is_empty(), "{name}");
-        for node in found {
+        let matching_nodes: Vec<_> = nodes.filter(|node| ids.contains(&&node.id)).collect();
+        assert!(!matching_nodes.is_empty(), "{name}");
+        for node in matching_nodes {
             let expected = expected.iter().map(|feature| (*feature).to_owned());
             assert_eq!(node.features, expected.collect(), "{}", node.id);
         }
@@ -243,21 +244,24 @@ fn the_library_builds_only_what_its_features_need() {
         );
         String::from_utf8(output.stdout).unwrap()
     };
-    let has = |tree: &str, name: &str| tree.lines().any(|line| line.split(' ').next() == Some(name));
+    let has_package = |tree: &str, name: &str| tree.lines().any(|line| line.split(' ').next() == Some(name));
     let default = tree(&[]);
     for name in ["kube", "clap"] {
-        assert!(!has(&default, name), "{name}");
+        assert!(!has_package(&default, name), "{name}");
     }
-    let without = tree(&["--no-default-features"]);
+    let minimal_tree = tree(&["--no-default-features"]);
     for (feature, names) in BROUGHT_BY_FEATURE {
-        let alone = tree(&["--no-default-features", "--features", feature]);
+        let feature_tree = tree(&["--no-default-features", "--features", feature]);
         for name in names {
-            assert!(has(&default, name) && has(&alone, name), "{feature}: {name}");
-            assert!(!has(&without, name), "{feature}: {name}");
+            assert!(
+                has_package(&default, name) && has_package(&feature_tree, name),
+                "{feature}: {name}"
+            );
+            assert!(!has_package(&minimal_tree, name), "{feature}: {name}");
         }
         for (other, names) in BROUGHT_BY_FEATURE.iter().filter(|(other, _)| *other != feature) {
             for name in *names {
-                assert!(!has(&alone, name), "{feature}: {name} of {other}");
+                assert!(!has_package(&feature_tree, name), "{feature}: {name} of {other}");
             }
         }
     }
@@ -265,7 +269,7 @@ fn the_library_builds_only_what_its_features_need() {
 
 #[test]
 fn licences_are_evaluated_as_expressions() {
-    let allowed = ["MIT".to_owned(), "Apache-2.0 WITH LLVM-exception".to_owned()];
+    let allowed_licenses = ["MIT".to_owned(), "Apache-2.0 WITH LLVM-exception".to_owned()];
     for (license, expected) in [
         ("MIT", true),
         ("MIT/Apache-2.0", true),
@@ -277,7 +281,7 @@ fn licences_are_evaluated_as_expressions() {
         ("", false),
         ("no licence at all", false),
     ] {
-        assert_eq!(is_allowed(license, &allowed), expected, "{license:?}");
+        assert_eq!(is_allowed(license, &allowed_licenses), expected, "{license:?}");
     }
 }
 
@@ -301,23 +305,23 @@ const LAYERS: [&[&str]; 8] = [
     &["admittance-admission", "admittance-net", "admittance-watch"],
 ];
 
-fn may_use(user: &str, used: &str) -> bool {
+fn may_use(dependent: &str, dependency: &str) -> bool {
     let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
-    match (layer(user), layer(used)) {
+    match (layer(dependent), layer(dependency)) {
         // The fuzz targets may depend on every crate of the host. No crate depends on the fuzz targets.
-        (None, Some(_)) if user == "admittance-fuzz" => true,
+        (None, Some(_)) if dependent == "admittance-fuzz" => true,
         // `admittance-tests` may use `admittance-net`, because `cargo task hostile` calls a function of it that
         // shortens the time slice of threads. The driver calls the same function.
-        (None, Some(_)) if (user, used) == ("admittance-tests", "admittance-net") => true,
+        (None, Some(_)) if (dependent, dependency) == ("admittance-tests", "admittance-net") => true,
         // A crate may not use another crate of the same layer. There is one exception: `admittance-net` uses
         // `admittance-watch` to reload certificates when their files change.
-        _ if (user, used) == ("admittance-net", "admittance-watch") => true,
-        (Some(user), Some(used)) => user < used,
+        _ if (dependent, dependency) == ("admittance-net", "admittance-watch") => true,
+        (Some(dependent_layer), Some(dependency_layer)) => dependent_layer < dependency_layer,
         (Some(_), None) | (None, Some(_)) => false,
         // Here, neither of the two crates belongs to the host. Such a crate may depend on the SDK, and the SDK may
         // depend on the crate with its macros. Nothing else is allowed.
         (None, None) => matches!(
-            (user, used),
+            (dependent, dependency),
             ("admittance-sdk", "admittance-sdk-macros") | (_, "admittance-sdk")
         ),
     }
@@ -341,8 +345,12 @@ fn crates_depend_only_on_lower_layers() {
         for dependency in &package.dependencies {
             // A crate may have a dev-dependency in any layer, so only other dependencies are checked.
             if dependency.path.is_some() && dependency.kind.as_deref() != Some("dev") {
-                let allowed = may_use(&package.name, &dependency.name);
-                assert!(allowed, "{} must not use {}", package.name, dependency.name);
+                let is_allowed_use = may_use(&package.name, &dependency.name);
+                assert!(
+                    is_allowed_use,
+                    "{} must not use {}",
+                    package.name, dependency.name
+                );
             }
         }
     }
@@ -397,32 +405,32 @@ fn capabilities_are_named_only_in_documented_source_files() {
     let rows = section
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-    let places: Vec<&str> = rows.collect();
-    assert!((4..=8).contains(&places.len()), "{places:?}");
-    for place in &places {
-        assert!(repository().join(place).exists(), "{place}");
+    let documented_paths: Vec<&str> = rows.collect();
+    assert!((4..=8).contains(&documented_paths.len()), "{documented_paths:?}");
+    for documented_path in &documented_paths {
+        assert!(repository().join(documented_path).exists(), "{documented_path}");
     }
     for (path, text) in texts_below(repository().join("host")) {
         let path = path.strip_prefix(repository()).unwrap().display().to_string();
         let text = text.split("\nmod tests {").next().unwrap_or_default();
         let is_test = path.contains("/tests") || path.contains("/examples/") || !path.ends_with(".rs");
-        let is_place = places
+        let is_documented = documented_paths
             .iter()
-            .any(|place| path.starts_with(place.trim_end_matches(".rs")));
-        if is_test || is_place || USES_OF_CAPABILITIES.iter().any(|(user, _)| *user == path) {
+            .any(|documented_path| path.starts_with(documented_path.trim_end_matches(".rs")));
+        if is_test || is_documented || USES_OF_CAPABILITIES.iter().any(|(file, _)| *file == path) {
             continue;
         }
         for (number, line) in (1..).zip(text.lines()) {
-            let named = ["cluster", "http", "images", "environment"]
+            let used_capability = ["cluster", "http", "images", "environment"]
                 .iter()
                 .find(|capability| {
-                    ["grants", ".allow"].iter().any(|of| {
-                        let field = format!("{of}.{capability}");
+                    ["grants", ".allow"].iter().any(|prefix| {
+                        let field = format!("{prefix}.{capability}");
                         !line.trim_start().starts_with("//") && line.contains(&field)
                     })
                 });
             assert_eq!(
-                named, None,
+                used_capability, None,
                 "{path}:{number}: this belongs to the places in docs/architecture.md"
             );
         }
@@ -440,8 +448,8 @@ fn the_sdk_can_be_packaged() {
         .arg(&target)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cargo package: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo package: {stderr}");
     for folder in ["sdk/src", "sdk/macros/src"] {
         for (path, text) in texts_below(repository().join(folder)) {
             assert!(

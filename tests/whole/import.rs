@@ -37,9 +37,14 @@ fn stock(directory: &TempDir) -> std::path::PathBuf {
 /// denial. An imported chain may deny a request with another message than the original policy. So the results have the
 /// message only if `with_messages` is set.
 async fn decisions(directory: &TempDir, chains: &str, with_messages: bool) -> Vec<Value> {
-    let ran = admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
-    assert!(ran.code < Some(2), "{chains}: {}{}", ran.stdout, ran.stderr);
-    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let run_output = admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
+    assert!(
+        run_output.code < Some(2),
+        "{chains}: {}{}",
+        run_output.stdout,
+        run_output.stderr
+    );
+    let report: Value = serde_json::from_str(&run_output.stdout).unwrap();
     let requests = report["requests"].as_array().unwrap().iter();
     requests
         .map(|request| {
@@ -178,7 +183,7 @@ async fn imported_chains_decide_like_the_imported_documents() {
     let applications = ["shop", "kube-system"].map(|namespace| application(namespace, "web", "nginx:1.29"));
     // (imported system, documents, requests, how exact each import is, number of refused requests, number of changed
     // requests)
-    for (system, documents, requests, result, refused, changed) in [
+    for (system, documents, requests, result, refused_count, changed_count) in [
         ("webhooks", webhooks(port, &bundle), &pods[..], "exact", 1, 3),
         (
             "policies",
@@ -216,28 +221,28 @@ async fn imported_chains_decide_like_the_imported_documents() {
         for definition in report["definitions"].as_array().unwrap() {
             assert_eq!(definition["result"], result, "{definition}");
         }
-        let written = fs::read_to_string(directory.path().join("imported.yaml")).unwrap();
-        let kinds: Vec<_> = written
+        let imported_text = fs::read_to_string(directory.path().join("imported.yaml")).unwrap();
+        let kinds: Vec<_> = imported_text
             .lines()
             .filter(|line| line.starts_with("kind: "))
             .collect();
         assert!(
             !kinds.is_empty() && kinds.iter().all(|kind| *kind == "kind: AdmissionChain"),
-            "{written}"
+            "{imported_text}"
         );
         let same_messages = result == "exact";
         let original = decisions(&directory, "documents.yaml", same_messages).await;
         let native = decisions(&directory, "imported.yaml", same_messages).await;
         assert_eq!(original, native, "{system}");
         let is_allowed = |decision: &&Value| decision["allowed"] == true;
-        let of_requests = original.iter().zip(requests);
+        let decisions_and_requests = original.iter().zip(requests);
         let is_changed =
             |(decision, request): &(&Value, &Value)| is_allowed(decision) && decision["object"] != **request;
-        let found = (
+        let counts = (
             original.len() - original.iter().filter(is_allowed).count(),
-            of_requests.filter(is_changed).count(),
+            decisions_and_requests.filter(is_changed).count(),
         );
-        assert_eq!(found, (refused, changed), "{system}: {original:?}");
+        assert_eq!(counts, (refused_count, changed_count), "{system}: {original:?}");
     }
 }
 
@@ -245,32 +250,33 @@ async fn imported_chains_decide_like_the_imported_documents() {
 async fn import_overwrites_a_file_only_with_force() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "documents.yaml", SIDECAR_SET);
-    let to = |more: &[&'static str]| [&["import", "documents.yaml", "--to", "a.yaml"], more].concat();
-    let written = || fs::read_to_string(directory.path().join("a.yaml")).ok();
+    let import_arguments =
+        |options: &[&'static str]| [&["import", "documents.yaml", "--to", "a.yaml"], options].concat();
+    let output_text = || fs::read_to_string(directory.path().join("a.yaml")).ok();
 
-    let dry = admittance(&directory, &to(&["--dry-run"])).await;
-    assert_eq!((dry.code, written()), (Some(0), None), "{}", dry.stderr);
+    let dry = admittance(&directory, &import_arguments(&["--dry-run"])).await;
+    assert_eq!((dry.code, output_text()), (Some(0), None), "{}", dry.stderr);
     for expected in [
         "SidecarSet/logs  exact   kruise-sidecarset-logs",
         "nothing was written",
     ] {
         assert!(dry.stdout.contains(expected), "{}", dry.stdout);
     }
-    let first = admittance(&directory, &to(&[])).await;
+    let first = admittance(&directory, &import_arguments(&[])).await;
     assert_eq!(first.code, Some(0), "{}", first.stderr);
-    let text = written().unwrap();
+    let text = output_text().unwrap();
     write(&directory, "a.yaml", "# mine");
-    let second = admittance(&directory, &to(&[])).await;
+    let second = admittance(&directory, &import_arguments(&[])).await;
     assert_eq!(second.code, Some(2), "{}", second.stdout);
     assert!(
         second.stderr.contains("a.yaml already exists; give --force"),
         "{}",
         second.stderr
     );
-    assert_eq!(written().as_deref(), Some("# mine"));
-    let forced = admittance(&directory, &to(&["--force"])).await;
+    assert_eq!(output_text().as_deref(), Some("# mine"));
+    let forced = admittance(&directory, &import_arguments(&["--force"])).await;
     assert_eq!(forced.code, Some(0), "{}", forced.stderr);
-    assert_eq!(written(), Some(text));
+    assert_eq!(output_text(), Some(text));
 
     write(
         &directory,
@@ -280,7 +286,7 @@ async fn import_overwrites_a_file_only_with_force() {
             SIDECAR_SET.replace("name: logs }\nspec", "name: Logs }\nspec")
         ),
     );
-    let partly = admittance(&directory, &to(&["--force"])).await;
+    let partly = admittance(&directory, &import_arguments(&["--force"])).await;
     assert_eq!(partly.code, Some(1), "{}", partly.stdout);
     assert!(
         partly.stdout.contains("documents.yaml:13:19: metadata.name"),
@@ -301,7 +307,7 @@ async fn import_overwrites_a_file_only_with_force() {
                 document
             },
         );
-        let none = admittance(&directory, &to(&["--force"])).await;
+        let none = admittance(&directory, &import_arguments(&["--force"])).await;
         assert_eq!(none.code, Some(1), "{}{}", none.stdout, none.stderr);
         for expected in [report, "nothing was written"] {
             assert!(none.stdout.contains(expected), "{}", none.stdout);
@@ -314,48 +320,56 @@ async fn import_overwrites_a_file_only_with_force() {
 async fn a_sidecar_set_needs_the_stock_plugin() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "set.yaml", SIDECAR_SET);
-    let checked = admittance(&directory, &["check", "set.yaml"]).await;
-    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+    let check_output = admittance(&directory, &["check", "set.yaml"]).await;
+    assert_eq!(
+        check_output.code,
+        Some(0),
+        "{}{}",
+        check_output.stdout,
+        check_output.stderr
+    );
     write(
         &directory,
         "set.yaml",
         SIDECAR_SET.replace("type: NotUpdate", "type: RollingUpdate"),
     );
-    let checked = admittance(&directory, &["check", "set.yaml"]).await;
+    let check_output = admittance(&directory, &["check", "set.yaml"]).await;
     assert!(
-        checked.stdout.contains(
+        check_output.stdout.contains(
             "warning: set.yaml:7:19: spec.updateStrategy: containers are injected when a Pod is created"
         ),
         "{}",
-        checked.stdout
+        check_output.stdout
     );
     write(
         &directory,
         "set.yaml",
         SIDECAR_SET.replace("name: logs, mountPath", "name: none, mountPath"),
     );
-    let checked = admittance(&directory, &["check", "set.yaml"]).await;
-    assert_eq!(checked.code, Some(1), "{}", checked.stdout);
+    let check_output = admittance(&directory, &["check", "set.yaml"]).await;
+    assert_eq!(check_output.code, Some(1), "{}", check_output.stdout);
     assert!(
-        checked
+        check_output
             .stdout
             .contains("set.yaml:8:112: stage logs of chain kruise-sidecarset-logs"),
         "{}",
-        checked.stdout
+        check_output.stdout
     );
     assert!(
-        checked.stdout.contains("the SidecarSet has no volume \"none\""),
+        check_output
+            .stdout
+            .contains("the SidecarSet has no volume \"none\""),
         "{}",
-        checked.stdout
+        check_output.stdout
     );
     fs::remove_file(directory.path().join("plugins/sidecar_injector.wasm")).unwrap();
-    let checked = admittance(&directory, &["check", "set.yaml"]).await;
-    assert_eq!(checked.code, Some(1), "{}", checked.stdout);
+    let check_output = admittance(&directory, &["check", "set.yaml"]).await;
+    assert_eq!(check_output.code, Some(1), "{}", check_output.stdout);
     for expected in [
         "plugins/sidecar_injector.wasm",
         "set the environment variable ADMITTANCE_PLUGINS",
     ] {
-        assert!(checked.stdout.contains(expected), "{}", checked.stdout);
+        assert!(check_output.stdout.contains(expected), "{}", check_output.stdout);
     }
 }
 
@@ -392,21 +406,27 @@ async fn a_canary_sidecar_set_is_injected_in_place_of_its_base_set() {
                                       "labels": {"app": "a", "track": track, "main": "web"}},
                          "spec": {"containers": [{"name": "web", "image": "web:1", "env": [{"name": "A", "value": "1"}]}]}});
         write(&directory, "pod.json", pod.to_string());
-        let ran = admittance(&directory, &["run", "sets.yaml", "pod.json", "--output", "json"]).await;
-        assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let run_output = admittance(&directory, &["run", "sets.yaml", "pod.json", "--output", "json"]).await;
+        assert_eq!(
+            run_output.code,
+            Some(0),
+            "{}{}",
+            run_output.stdout,
+            run_output.stderr
+        );
+        let report: Value = serde_json::from_str(&run_output.stdout).unwrap();
         let containers = report["object"]["spec"]["containers"].as_array().unwrap().iter();
         let names: Value = containers.map(|container| container["name"].clone()).collect();
-        assert_eq!(names, expected, "{track}: {}", ran.stdout);
+        assert_eq!(names, expected, "{track}: {}", run_output.stdout);
     }
     // The SidecarSet `base` applies only to Pods to which the SidecarSet `canary` does not apply. The import does not
     // convert such a pair. It copies both of them as they are.
     let imported = admittance(&directory, &["import", "sets.yaml", "--to", "a.yaml"]).await;
-    let written = fs::read_to_string(directory.path().join("a.yaml")).unwrap();
+    let imported_text = fs::read_to_string(directory.path().join("a.yaml")).unwrap();
     assert_eq!(
-        written.matches("kind: SidecarSet").count(),
+        imported_text.matches("kind: SidecarSet").count(),
         2,
-        "{}{written}",
+        "{}{imported_text}",
         imported.stdout
     );
 }
@@ -465,9 +485,9 @@ async fn import_reads_policies_stored_in_a_cluster() {
         _ => None,
     };
     let port = listen(directory.path(), "localhost", &[], move |_, request| async move {
-        let found = answer(request.uri().path());
-        let status = if found.is_some() { 200 } else { 404 };
-        let body = found.unwrap_or_else(|| json!({"kind": "Status", "message": "there is none"}));
+        let listing = answer(request.uri().path());
+        let status = if listing.is_some() { 200 } else { 404 };
+        let body = listing.unwrap_or_else(|| json!({"kind": "Status", "message": "there is none"}));
         Ok(Response::builder()
             .status(status)
             .body(Full::new(Bytes::from(body.to_string())))
@@ -510,8 +530,8 @@ async fn import_reads_policies_stored_in_a_cluster() {
             ("ValidatingPolicy", "differs"),
         ]
     );
-    let checked = admittance(&directory, &["check", "--documents-only", "a.yaml"]).await;
-    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+    let check_output = admittance(&directory, &["check", "--documents-only", "a.yaml"]).await;
+    assert_eq!(check_output.code, Some(0), "{}", check_output.stdout);
 
     // If the API server replies with an error instead of a list, the error message names the path of the request.
     let refusing = listen(directory.path(), "localhost", &[], |_, _| async {

@@ -18,7 +18,7 @@ mod events;
 mod hooks;
 mod http;
 mod many;
-mod observed;
+mod observed_lookups;
 mod policies;
 mod recorded;
 mod registrations;

@@ -18,8 +18,9 @@ async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
     Admittance::run(arguments.iter().map(path)).await.unwrap()
 }
 
-fn report(ran: &FinishedProgram) -> Value {
-    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr))
+fn report(command_output: &FinishedProgram) -> Value {
+    serde_json::from_str(&command_output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", command_output.stdout, command_output.stderr))
 }
 
 const MUTATING: &str = r#"
@@ -72,14 +73,20 @@ fn object(kind: &str, name: &str, image: &str) -> Value {
 #[tokio::test]
 async fn kyverno_policies_run_with_lookups_exceptions_and_pod_controllers() {
     let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
+    let directory_path = directory.path();
     let page = Page::read("docs/kyverno.md").yaml();
-    fs::create_dir(at.join("policies")).unwrap();
-    fs::write(at.join("policies/registries.yaml"), &page[0]).unwrap();
-    fs::write(at.join("policies/run-as.yaml"), MUTATING).unwrap();
-    fs::write(at.join("limits.yaml"), LIMITS).unwrap();
-    let ran = admittance(at, &["check", "policies/"]).await;
-    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    fs::create_dir(directory_path.join("policies")).unwrap();
+    fs::write(directory_path.join("policies/registries.yaml"), &page[0]).unwrap();
+    fs::write(directory_path.join("policies/run-as.yaml"), MUTATING).unwrap();
+    fs::write(directory_path.join("limits.yaml"), LIMITS).unwrap();
+    let command_output = admittance(directory_path, &["check", "policies/"]).await;
+    assert_eq!(
+        command_output.code,
+        Some(0),
+        "{}{}",
+        command_output.stdout,
+        command_output.stderr
+    );
     for (object, refusal) in [
         (object("Pod", "web", "ghcr.io/a/web:1"), None),
         (
@@ -97,7 +104,7 @@ async fn kyverno_policies_run_with_lookups_exceptions_and_pod_controllers() {
         ),
         (object("Pod", "old", "web:1"), None),
     ] {
-        fs::write(at.join("object.json"), object.to_string()).unwrap();
+        fs::write(directory_path.join("object.json"), object.to_string()).unwrap();
         let arguments = [
             "run",
             "policies/",
@@ -107,15 +114,15 @@ async fn kyverno_policies_run_with_lookups_exceptions_and_pod_controllers() {
             "--output",
             "json",
         ];
-        let ran = admittance(at, &arguments).await;
+        let command_output = admittance(directory_path, &arguments).await;
         assert_eq!(
-            ran.code,
+            command_output.code,
             Some(refusal.is_some().into()),
             "{}{}",
-            ran.stdout,
-            ran.stderr
+            command_output.stdout,
+            command_output.stderr
         );
-        let report = report(&ran);
+        let report = report(&command_output);
         match refusal {
             Some(message) => assert!(
                 report["refusal"]["message"]
@@ -127,21 +134,37 @@ async fn kyverno_policies_run_with_lookups_exceptions_and_pod_controllers() {
             None => assert_eq!(report["object"]["spec"]["hostname"], "a", "{report}"),
         }
     }
-    let ran = admittance(at, &["import", "policies/", "--to", "imported.yaml"]).await;
-    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-    let ran = admittance(at, &["check", "imported.yaml"]).await;
-    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let command_output = admittance(directory_path, &["import", "policies/", "--to", "imported.yaml"]).await;
+    assert_eq!(
+        command_output.code,
+        Some(0),
+        "{}{}",
+        command_output.stdout,
+        command_output.stderr
+    );
+    let command_output = admittance(directory_path, &["check", "imported.yaml"]).await;
+    assert_eq!(
+        command_output.code,
+        Some(0),
+        "{}{}",
+        command_output.stdout,
+        command_output.stderr
+    );
 }
 
 #[tokio::test]
 async fn kyverno_tests_run_unchanged() {
     let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
+    let directory_path = directory.path();
     let page = Page::read("docs/kyverno.md").yaml();
-    let cases = at.join(".kyverno-test");
+    let cases = directory_path.join(".kyverno-test");
     fs::create_dir(&cases).unwrap();
-    fs::write(at.join("teams.yaml"), TEAMS).unwrap();
-    fs::write(at.join("policies.yaml"), format!("{}---{MUTATING}", page[0])).unwrap();
+    fs::write(directory_path.join("teams.yaml"), TEAMS).unwrap();
+    fs::write(
+        directory_path.join("policies.yaml"),
+        format!("{}---{MUTATING}", page[0]),
+    )
+    .unwrap();
     let objects = [
         object("Pod", "good", "ghcr.io/a/web:1"),
         object("Pod", "bad", "web:1"),
@@ -189,41 +212,67 @@ async fn kyverno_tests_run_unchanged() {
   - { policy: teams, kind: Pod, resources: [old], result: fail }
 ";
     fs::write(cases.join("kyverno-test.yaml"), test(results)).unwrap();
-    let ran = admittance(at, &["test", "./", "--output", "json"]).await;
-    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-    assert_eq!(report(&ran)["passed"], json!(8), "{}", ran.stdout);
+    let command_output = admittance(directory_path, &["test", "./", "--output", "json"]).await;
+    assert_eq!(
+        command_output.code,
+        Some(0),
+        "{}{}",
+        command_output.stdout,
+        command_output.stderr
+    );
+    assert_eq!(
+        report(&command_output)["passed"],
+        json!(8),
+        "{}",
+        command_output.stdout
+    );
 
     for (selector, expected) in [
         ("policy=trusted-*, resource=bad", 2),
         ("rule=x,resource=shop/o?d", 2),
         ("policy=run", 0),
     ] {
-        let ran = admittance(at, &["test", "./", "-t", selector, "--output", "json"]).await;
+        let command_output = admittance(
+            directory_path,
+            &["test", "./", "-t", selector, "--output", "json"],
+        )
+        .await;
         match expected {
             0 => assert!(
-                ran.stderr.contains("is selected; correct --test-case-selector"),
+                command_output
+                    .stderr
+                    .contains("is selected; correct --test-case-selector"),
                 "{}",
-                ran.stderr
+                command_output.stderr
             ),
-            expected => assert_eq!(report(&ran)["passed"], json!(expected), "{}", ran.stdout),
+            expected => assert_eq!(
+                report(&command_output)["passed"],
+                json!(expected),
+                "{}",
+                command_output.stdout
+            ),
         }
     }
-    let ran = admittance(at, &["test", "./", "-t", "name=a"]).await;
+    let command_output = admittance(directory_path, &["test", "./", "-t", "name=a"]).await;
     let expected = "`name=a` is not `policy=NAME`, `rule=NAME` or `resource=NAME`";
-    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    assert!(
+        command_output.stderr.contains(expected),
+        "{}",
+        command_output.stderr
+    );
 
-    let wrong = "
+    let failing_results = "
   - { policy: trusted-registries, kind: Pod, resources: [good], result: fail }
   - { policy: run-as, kind: Pod, resources: [bad], result: pass, patchedResources: objects.yaml }
   - { policy: run-as, kind: Pod, resources: [good], result: fail, patchedResources: patched.yaml }
 ";
-    fs::write(cases.join("kyverno-test.yaml"), test(wrong)).unwrap();
-    let ran = admittance(at, &["test", "./", "--output", "json"]).await;
+    fs::write(cases.join("kyverno-test.yaml"), test(failing_results)).unwrap();
+    let command_output = admittance(directory_path, &["test", "./", "--output", "json"]).await;
     assert_eq!(
-        (ran.code, &report(&ran)["failed"]),
+        (command_output.code, &report(&command_output)["failed"]),
         (Some(1), &json!(3)),
         "{}",
-        ran.stdout
+        command_output.stdout
     );
     for (results, expected) in [
         (
@@ -253,12 +302,12 @@ async fn kyverno_tests_run_unchanged() {
         ),
     ] {
         fs::write(cases.join("kyverno-test.yaml"), test(results)).unwrap();
-        let ran = admittance(at, &["test", "./"]).await;
+        let command_output = admittance(directory_path, &["test", "./"]).await;
         assert!(
-            ran.code == Some(2) && ran.stderr.contains(expected),
+            command_output.code == Some(2) && command_output.stderr.contains(expected),
             "{}{}",
-            ran.stdout,
-            ran.stderr
+            command_output.stdout,
+            command_output.stderr
         );
     }
 }

@@ -47,13 +47,13 @@ async fn in_flight(
     upstream: &FakeUpstream,
     program: &Admittance,
 ) -> tokio::task::JoinHandle<Result<admittance_tests::Reply, admittance_tests::Error>> {
-    let before = upstream.received().len();
+    let before = upstream.requests().len();
     let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
     let body = application("shop", "web", "nginx:1.29").to_string();
     let client = Client::new().unwrap();
-    let sent = tokio::spawn(async move { client.bcs(Method::POST, &url, body).await });
+    let pending_reply = tokio::spawn(async move { client.bcs(Method::POST, &url, body).await });
     upstream.until_received(before + 1).await;
-    sent
+    pending_reply
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn the_first_signal_lets_requests_in_flight_finish() {
     assert_eq!(metrics.sum("admittance_table_hash", &[]), Some(number));
 
     let gate = upstream.close();
-    let sent = in_flight(&upstream, &program).await;
+    let pending_reply = in_flight(&upstream, &program).await;
     begin_shutdown(&mut program).await;
     assert_eq!(
         client.get(&program.admin_url("/readyz")).await.unwrap().status,
@@ -85,19 +85,19 @@ async fn the_first_signal_lets_requests_in_flight_finish() {
         client.get(&program.admin_url("/healthz")).await.unwrap().status,
         200
     );
-    assert!(!sent.is_finished());
+    assert!(!pending_reply.is_finished());
 
     drop(gate);
-    let reply = sent.await.unwrap().unwrap();
+    let reply = pending_reply.await.unwrap().unwrap();
     assert_eq!(
         reply.json().unwrap()["data"]["metadata"]["annotations"]["well-behaved"],
         "true"
     );
-    assert_eq!(program.ended().await.unwrap().code(), Some(0));
-    let late = client
+    assert_eq!(program.wait_for_end().await.unwrap().code(), Some(0));
+    let late_reply = client
         .get(&program.url("/mesosdriver/v4/namespaces/shop/applications"))
         .await;
-    assert!(late.is_err(), "nobody listens");
+    assert!(late_reply.is_err(), "nobody listens");
 }
 
 #[tokio::test]
@@ -108,11 +108,14 @@ async fn the_second_signal_aborts_requests_in_flight() {
         ..
     } = ProgramScene::bcs(&chain()).await;
     let _gate = upstream.close();
-    let sent = in_flight(&upstream, &program).await;
+    let pending_reply = in_flight(&upstream, &program).await;
     begin_shutdown(&mut program).await;
     program.terminate().unwrap();
-    assert_eq!(program.ended().await.unwrap().code(), Some(1));
-    assert!(sent.await.unwrap().is_err(), "there was no reply to give");
+    assert_eq!(program.wait_for_end().await.unwrap().code(), Some(1));
+    assert!(
+        pending_reply.await.unwrap().is_err(),
+        "there was no reply to give"
+    );
 }
 
 #[tokio::test]
@@ -124,10 +127,10 @@ async fn the_shutdown_timeout_aborts_requests_in_flight() {
         ..
     } = ProgramScene::configured(&config, &chain()).await;
     let _gate = upstream.close();
-    let sent = in_flight(&upstream, &program).await;
+    let pending_reply = in_flight(&upstream, &program).await;
     program.terminate().unwrap();
-    assert_eq!(program.ended().await.unwrap().code(), Some(1));
-    assert!(sent.await.unwrap().is_err());
+    assert_eq!(program.wait_for_end().await.unwrap().code(), Some(1));
+    assert!(pending_reply.await.unwrap().is_err());
 }
 
 #[tokio::test]
@@ -135,13 +138,13 @@ async fn a_request_beyond_the_concurrency_limit_is_refused_at_once() {
     let config = format!("{BCS}limits: {{ concurrency: 1 }}\n");
     let scene = ProgramScene::configured(&config, &chain()).await;
     let gate = scene.upstream.close();
-    let sent = in_flight(&scene.upstream, &scene.program).await;
+    let pending_reply = in_flight(&scene.upstream, &scene.program).await;
     let reply = scene.create(&application("shop", "second", "nginx:1.29")).await;
     assert_eq!(reply.status, 503, "{}", reply.text());
     assert_eq!(reply.headers["retry-after"], "1");
     assert_eq!(reply.json().unwrap()["code"], 1_405_230);
     drop(gate);
-    assert_eq!(sent.await.unwrap().unwrap().status, 200);
+    assert_eq!(pending_reply.await.unwrap().unwrap().status, 200);
     assert_eq!(scene.stored("shop", "second"), None);
     // The program may count a request as finished a moment after the client has the whole reply.
     while scene
@@ -428,8 +431,8 @@ async fn a_plugin_is_compiled_again_only_if_its_store_entry_is_damaged() {
 async fn every_mistake_of_the_configuration_is_reported_before_a_port_is_bound() {
     let directory = tempfile::tempdir().unwrap();
     // The configuration has an address that is in use. If the program tried to listen on it, it would report an error.
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
     let config = write(
         &directory,
         "admittance.yaml",
@@ -444,13 +447,13 @@ log: {{ level: loud }}
 "
         ),
     );
-    let ended = Serve::new(&config)
+    let finished = Serve::new(&config)
         .unwrap()
         .listen(address)
         .finish()
         .await
         .unwrap();
-    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert_eq!(finished.code, Some(2), "{}", finished.stderr);
     for (line, words) in [
         (1, "listen.tls"),
         (2, "dialect.bcs.cluster"),
@@ -460,21 +463,21 @@ log: {{ level: loud }}
         (6, "concurency"),
         (7, "log.level"),
     ] {
-        let place = format!("admittance.yaml:{line}:");
-        let told = ended
+        let location = format!("admittance.yaml:{line}:");
+        let is_reported = finished
             .stderr
             .lines()
-            .any(|text| text.contains(&place) && text.contains(words));
-        assert!(told, "{place} {words} in:\n{}", ended.stderr);
+            .any(|text| text.contains(&location) && text.contains(words));
+        assert!(is_reported, "{location} {words} in:\n{}", finished.stderr);
     }
-    assert!(!ended.stderr.contains("listened on"), "{}", ended.stderr);
+    assert!(!finished.stderr.contains("listened on"), "{}", finished.stderr);
 }
 
 #[tokio::test]
 async fn a_port_in_use_is_reported() {
     let directory = tempfile::tempdir().unwrap();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
     write(&directory, "chains.yaml", chain());
     let config = write(
         &directory,
@@ -485,10 +488,10 @@ async fn a_port_in_use_is_reported() {
         .unwrap()
         .store(crate::scene::store())
         .listen_as_configured();
-    let ended = serve.finish().await.unwrap();
-    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    let finished = serve.finish().await.unwrap();
+    assert_eq!(finished.code, Some(2), "{}", finished.stderr);
     let words = format!("listen.address: cannot listen on {address}");
-    assert!(ended.stderr.contains(&words), "{}", ended.stderr);
+    assert!(finished.stderr.contains(&words), "{}", finished.stderr);
 }
 
 #[tokio::test]
@@ -496,8 +499,8 @@ async fn world_readable_keys_are_reported_at_startup() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().to_str().unwrap();
     let arguments = ["certs", "--host", "localhost", "--client", "spans", "--out", out];
-    let made = Admittance::run(arguments).await.unwrap();
-    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let certs_output = Admittance::run(arguments).await.unwrap();
+    assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
     let config = format!(
         "{BCS}listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
 tracing: {{ endpoint: \"http://127.0.0.1:1\", tls: {{ certificate: spans.pem, key: spans.key }} }}
@@ -580,14 +583,14 @@ async fn the_exit_code_says_whether_a_restart_may_help() {
         .unwrap()
         .split_whitespace()
         .collect();
-    for (ended, expected, words) in [
+    for (finished, expected, words) in [
         (serve(&stored).await, TRANSIENT, "zookeeper"),
         (serve(&mistaken).await, INVALID, "sauce"),
         (run(&far).await, TRANSIENT, "https://127.0.0.1:1/a.wasm"),
         (run(&wrong).await, INVALID, "sauce"),
     ] {
-        assert_eq!(ended.code, Some(expected), "{words}: {}", ended.stderr);
-        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+        assert_eq!(finished.code, Some(expected), "{words}: {}", finished.stderr);
+        assert!(finished.stderr.contains(words), "{words}: {}", finished.stderr);
         let is_final = prevents.contains(&expected.to_string().as_str());
         assert_eq!(is_final, expected == INVALID, "{prevents:?}");
     }
@@ -599,9 +602,9 @@ async fn status_shows_the_upstream() {
     let status = scene.program.status().await.unwrap();
     let server = status["upstream"][0]["server"].as_str().unwrap().to_owned();
     let address = scene.program.admin_url("");
-    let shown = Admittance::run(["status", "--server", &address]).await.unwrap();
+    let status_output = Admittance::run(["status", "--server", &address]).await.unwrap();
     let line = format!("upstream {server}: up");
-    assert!(shown.stdout.contains(&line), "{}", shown.stdout);
+    assert!(status_output.stdout.contains(&line), "{}", status_output.stdout);
 }
 
 /// While modules are loaded, the program answers probes of its readiness and requests for its metrics.

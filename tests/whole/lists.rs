@@ -20,7 +20,7 @@ use crate::{import::admittance, scene::write};
 
 /// A fake control plane, and the paths and queries of the requests that it received.
 struct FakeControlPlane {
-    received: Arc<Mutex<Vec<String>>>,
+    request_uris: Arc<Mutex<Vec<String>>>,
     port: u16,
 }
 
@@ -28,26 +28,28 @@ type Answer = fn(&Request) -> Response;
 
 impl FakeControlPlane {
     async fn start(answer_of: Answer) -> Self {
-        let received: Arc<Mutex<Vec<String>>> = Arc::default();
+        let shared_uris: Arc<Mutex<Vec<String>>> = Arc::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let answer = |State((received, answer)): State<(Arc<Mutex<Vec<String>>>, Answer)>,
-                      request: Request| async move {
-            received.lock().unwrap().push(request.uri().to_string());
+        let answer = |State((uris, answer)): State<(Arc<Mutex<Vec<String>>>, Answer)>, request: Request| async move {
+            uris.lock().unwrap().push(request.uri().to_string());
             answer(&request)
         };
         let router = Router::new()
             .fallback(answer)
-            .with_state((received.clone(), answer_of));
+            .with_state((shared_uris.clone(), answer_of));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { received, port }
+        Self {
+            request_uris: shared_uris,
+            port,
+        }
     }
 
     /// Returns the received requests in alphabetical order, because the audit reads objects concurrently.
-    fn received(&self) -> Vec<String> {
-        let mut received = self.received.lock().unwrap().clone();
-        received.sort();
-        received
+    fn request_uris(&self) -> Vec<String> {
+        let mut uris = self.request_uris.lock().unwrap().clone();
+        uris.sort();
+        uris
     }
 }
 
@@ -66,8 +68,8 @@ spec:
     )
 }
 
-fn rows(audited: &FinishedProgram) -> Vec<[String; 3]> {
-    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+fn rows(audit_output: &FinishedProgram) -> Vec<[String; 3]> {
+    let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     let findings = report["findings"].as_array().unwrap().iter();
     findings
         .map(|finding| {
@@ -148,17 +150,23 @@ async fn nomad_jobs_are_audited() {
     let directory = tempfile::tempdir().unwrap();
     let nomad = FakeControlPlane::start(nomad).await;
     nomad_files(&directory, nomad.port, "secret\n");
-    let audited = audit(&directory, &["--output", "json"]).await;
-    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
+    let audit_output = audit(&directory, &["--output", "json"]).await;
     assert_eq!(
-        rows(&audited),
+        audit_output.code,
+        Some(1),
+        "{}{}",
+        audit_output.stdout,
+        audit_output.stderr
+    );
+    assert_eq!(
+        rows(&audit_output),
         [row(["a/b", "shop", "denied"]), row(["db", "shop", "denied"])]
     );
-    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     assert_eq!(report["objects"], json!({"jobs": 3}));
     assert_eq!(report["notListed"], json!([]));
     assert_eq!(
-        nomad.received(),
+        nomad.request_uris(),
         [
             "/v1/job/a%2Fb?namespace=shop",
             "/v1/job/db?namespace=shop",
@@ -175,19 +183,27 @@ async fn nomad_jobs_are_audited() {
         [row(["web", "default", "denied"])]
     );
     let arguments = ["--namespace", "default", "--resource", "jobs"];
-    let audited = audit(&directory, &arguments).await;
-    assert_eq!(audited.code, Some(0), "{}{}", audited.stdout, audited.stderr);
-    assert!(
-        audited.stdout.contains("1 object of 1 resource"),
-        "{}",
-        audited.stdout
+    let selected_output = audit(&directory, &arguments).await;
+    assert_eq!(
+        selected_output.code,
+        Some(0),
+        "{}{}",
+        selected_output.stdout,
+        selected_output.stderr
     );
-    let audited = audit(&directory, &["--resource", "volumes"]).await;
-    assert_eq!(audited.code, Some(2), "{}", audited.stdout);
     assert!(
-        audited.stderr.contains("no list has volumes; they have jobs"),
+        selected_output.stdout.contains("1 object of 1 resource"),
         "{}",
-        audited.stderr
+        selected_output.stdout
+    );
+    let volumes_output = audit(&directory, &["--resource", "volumes"]).await;
+    assert_eq!(volumes_output.code, Some(2), "{}", volumes_output.stdout);
+    assert!(
+        volumes_output
+            .stderr
+            .contains("no list has volumes; they have jobs"),
+        "{}",
+        volumes_output.stderr
     );
 }
 
@@ -196,16 +212,26 @@ async fn a_list_that_nomad_refuses_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let nomad = FakeControlPlane::start(nomad).await;
     nomad_files(&directory, nomad.port, "wrong");
-    let audited = audit(&directory, &[]).await;
-    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
+    let audit_output = audit(&directory, &[]).await;
+    assert_eq!(
+        audit_output.code,
+        Some(1),
+        "{}{}",
+        audit_output.stdout,
+        audit_output.stderr
+    );
     let expected = "not listed: /v1/jobs?namespace=*: the upstream answered 403 Forbidden: Permission denied";
-    assert!(audited.stdout.contains(expected), "{}", audited.stdout);
+    assert!(audit_output.stdout.contains(expected), "{}", audit_output.stdout);
     // A file with a secret must not be readable by others, so the program refuses this file.
     let token = directory.path().join("nomad.token");
     fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    let audited = audit(&directory, &[]).await;
-    assert_eq!(audited.code, Some(2), "{}", audited.stdout);
-    assert!(audited.stderr.contains("world-readable"), "{}", audited.stderr);
+    let token_output = audit(&directory, &[]).await;
+    assert_eq!(token_output.code, Some(2), "{}", token_output.stdout);
+    assert!(
+        token_output.stderr.contains("world-readable"),
+        "{}",
+        token_output.stderr
+    );
     let config = fs::read_to_string(directory.path().join("admittance.yaml")).unwrap();
     let (before, rest) = config.split_once("  lists:\n").unwrap();
     let (_, after) = rest.split_once("\ndialect:").unwrap();
@@ -214,12 +240,12 @@ async fn a_list_that_nomad_refuses_is_reported() {
         "admittance.yaml",
         format!("{before}\ndialect:{after}"),
     );
-    let audited = audit(&directory, &[]).await;
-    assert_eq!(audited.code, Some(2), "{}", audited.stdout);
+    let no_lists_output = audit(&directory, &[]).await;
+    assert_eq!(no_lists_output.code, Some(2), "{}", no_lists_output.stdout);
     assert!(
-        audited.stderr.contains("`upstream.lists` is missing"),
+        no_lists_output.stderr.contains("`upstream.lists` is missing"),
         "{}",
-        audited.stderr
+        no_lists_output.stderr
     );
 }
 
@@ -282,10 +308,16 @@ async fn bcs_applications_are_audited() {
         "chains.yaml",
         chains("applications", "object.spec.instance < 5"),
     );
-    let audited = audit(&directory, &["--output", "json"]).await;
-    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
-    assert_eq!(rows(&audited), [row(["db", "shop", "denied"])]);
-    let report: Value = serde_json::from_str(&audited.stdout).unwrap();
+    let audit_output = audit(&directory, &["--output", "json"]).await;
+    assert_eq!(
+        audit_output.code,
+        Some(1),
+        "{}{}",
+        audit_output.stdout,
+        audit_output.stderr
+    );
+    assert_eq!(rows(&audit_output), [row(["db", "shop", "denied"])]);
+    let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     assert_eq!(report["objects"], json!({"applications": 2}));
     assert_eq!(
         report["notListed"],

@@ -108,9 +108,9 @@ impl PrintedManifests {
         let is_wanted = |object: &&Value| {
             object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(name)
         };
-        let found: Vec<_> = self.objects.iter().filter(is_wanted).collect();
-        assert_eq!(found.len(), 1, "{kind} {name}");
-        found[0]
+        let matching_objects: Vec<_> = self.objects.iter().filter(is_wanted).collect();
+        assert_eq!(matching_objects.len(), 1, "{kind} {name}");
+        matching_objects[0]
     }
 
     fn config(&self) -> Value {
@@ -162,10 +162,10 @@ impl PrintedManifests {
 async fn certs(directory: &Path) -> String {
     let certs = directory.join("certs");
     let service = "admittance.admittance-system";
-    let made = Admittance::run(["certs", "--service", service, "--out", certs.to_str().unwrap()])
+    let certs_output = Admittance::run(["certs", "--service", service, "--out", certs.to_str().unwrap()])
         .await
         .unwrap();
-    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
     format!("--certs {}", certs.display())
 }
 
@@ -197,7 +197,7 @@ fn objects(text: &str) -> Vec<Value> {
         .map(|part| part.strip_prefix("---\n").unwrap_or(part))
         // The text may begin with a part that contains only comments, which is not a document.
         .filter(|part| part.lines().any(|line| !line.starts_with('#')));
-    let read = |part: &str| {
+    let parse = |part: &str| {
         let mut mistakes = Mistakes::new();
         let documents = document::read_text("printed.yaml", &format!("{part}\n"), &mut mistakes);
         assert!(mistakes.is_empty(), "{mistakes}");
@@ -205,5 +205,5 @@ fn objects(text: &str) -> Vec<Value> {
         documents[0].root_ignoring_mistakes().json()
     };
     // Each document is parsed by itself, because all documents together exceed the parser's size limit.
-    parts.map(read).collect()
+    parts.map(parse).collect()
 }

@@ -118,7 +118,7 @@ async fn the_rules_in_the_nomad_example_apply_to_jobs() {
             Some(with_owner(json!({"ID": "typed-by-hand", "TaskGroups": []}))),
         ),
     ] {
-        let before = upstream.received().len();
+        let before = upstream.requests().len();
         let request = Request::builder()
             .method(method)
             .uri(program.url(path))
@@ -136,20 +136,20 @@ async fn the_rules_in_the_nomad_example_apply_to_jobs() {
             );
             assert!(reply.text().contains("Priority"), "{name}: {}", reply.text());
         }
-        let received: Vec<_> = upstream
-            .received()
+        let writes: Vec<_> = upstream
+            .requests()
             .split_off(before)
             .into_iter()
             .filter(|request| request.method != Method::GET)
             .collect();
-        let jobs: Vec<_> = received
+        let jobs: Vec<_> = writes
             .iter()
             .map(|request| request.json().unwrap()["Job"].clone())
             .collect();
         assert_eq!(jobs, expected.into_iter().collect::<Vec<_>>(), "{name}");
-        if let (Some(received), Some(diff)) = (received.first(), body.get("Diff")) {
+        if let (Some(first_write), Some(diff)) = (writes.first(), body.get("Diff")) {
             assert_eq!(
-                &received.json().unwrap()["Diff"],
+                &first_write.json().unwrap()["Diff"],
                 diff,
                 "{name}: what is beside the job stays"
             );

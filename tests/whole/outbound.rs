@@ -56,15 +56,15 @@ async fn a_plugin_sends_requests_to_a_granted_server() {
     }
     let labels = [("origin", origin.as_str()), ("result", "2xx")];
     let metrics = scene.program.metrics().await.unwrap();
-    let counted = metrics.sum("admittance_plugin_http_requests_total", &labels);
-    assert_eq!(counted, Some(1.0));
-    let logged = scene.program.log();
-    let sent: Vec<_> = logged
+    let request_count = metrics.sum("admittance_plugin_http_requests_total", &labels);
+    assert_eq!(request_count, Some(1.0));
+    let log_lines = scene.program.log();
+    let sent_requests: Vec<_> = log_lines
         .iter()
         .filter(|line| line.message() == "a request was sent")
         .map(|line| line.field("request"))
         .collect();
-    assert_eq!(sent, [format!("GET {origin}/rules")]);
+    assert_eq!(sent_requests, [format!("GET {origin}/rules")]);
     recorded_answers_are_replayed(&scene, &origin).await;
 }
 
@@ -83,8 +83,8 @@ async fn recorded_answers_are_replayed(scene: &ProgramScene, origin: &str) {
     let (record, ()) = tokio::join!(record, create);
     let record = record.unwrap();
     assert_eq!(record.code, Some(0), "{}{}", record.stdout, record.stderr);
-    let recorded: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    let answer = &recorded["recording"]["http"][0];
+    let recording: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let answer = &recording["recording"]["http"][0];
     assert_eq!(
         (&answer["url"], &answer["method"], &answer["body"]),
         (
@@ -101,14 +101,14 @@ async fn recorded_answers_are_replayed(scene: &ProgramScene, origin: &str) {
             .unwrap();
         (run.code, format!("{}{}", run.stdout, run.stderr))
     };
-    let (code, told) = replay(chains.to_str().unwrap()).await;
-    assert_eq!(code, Some(0), "{told}");
+    let (code, output) = replay(chains.to_str().unwrap()).await;
+    assert_eq!(code, Some(0), "{output}");
     let text = fs::read_to_string(&chains).unwrap();
     let other = write(
         &scene.directory,
         "other.yaml",
         text.replace("/rules\" }", "/others\" }"),
     );
-    let (code, told) = replay(other.to_str().unwrap()).await;
-    assert_eq!(code, Some(1), "{told}");
+    let (code, other_output) = replay(other.to_str().unwrap()).await;
+    assert_eq!(code, Some(1), "{other_output}");
 }

@@ -169,9 +169,9 @@ async fn answer(State(server): State<Teams>, request: Request) -> Response {
             _ => (StatusCode::NOT_FOUND, "no such team").into_response(),
         };
     };
-    if let Some(wanted) = head.headers.get(header::IF_MATCH)
+    if let Some(expected_version) = head.headers.get(header::IF_MATCH)
         && server.has_versions
-        && *wanted != tag(*version)
+        && *expected_version != tag(*version)
     {
         return (StatusCode::PRECONDITION_FAILED, "another version").into_response();
     }
@@ -491,7 +491,7 @@ async fn a_write_is_refused_if_the_object_changed_after_it_was_read() {
     })
     .await;
     for method in [Method::PATCH, Method::PUT, Method::DELETE] {
-        for wanted in [
+        for if_match in [
             None,
             Some("*"),
             Some("\"1\""),
@@ -500,15 +500,15 @@ async fn a_write_is_refused_if_the_object_changed_after_it_was_read() {
         ] {
             let stored = json!({"owner": "ann", "size": 5});
             scene.server.put("web", stored.clone());
-            let headers: Vec<_> = wanted.iter().map(|value| (header::IF_MATCH, *value)).collect();
+            let headers: Vec<_> = if_match.iter().map(|value| (header::IF_MATCH, *value)).collect();
             let body = if method == Method::DELETE {
                 ""
             } else {
                 r#"{"owner":"ann"}"#
             };
             let reply = scene.send(method.clone(), "/v1/teams/web", &headers, body).await;
-            assert_eq!(reply.status, 412, "{method} {wanted:?}: {}", reply.text());
-            assert_eq!(scene.server.get("web"), Some(stored), "{method} {wanted:?}");
+            assert_eq!(reply.status, 412, "{method} {if_match:?}: {}", reply.text());
+            assert_eq!(scene.server.get("web"), Some(stored), "{method} {if_match:?}");
         }
     }
 }

@@ -27,24 +27,34 @@ async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
 #[tokio::test]
 async fn kubernetes_policies_run_unchanged() {
     let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
+    let directory_path = directory.path();
     let pages = Page::read("docs/kubernetes-policies.md").yaml();
-    fs::create_dir(at.join("chains")).unwrap();
-    fs::write(at.join("chains/replicas.yaml"), &pages[0]).unwrap();
-    fs::write(at.join("chains/sidecar.yaml"), &pages[1]).unwrap();
+    fs::create_dir(directory_path.join("chains")).unwrap();
+    fs::write(directory_path.join("chains/replicas.yaml"), &pages[0]).unwrap();
+    fs::write(directory_path.join("chains/sidecar.yaml"), &pages[1]).unwrap();
     let manifests = json!({"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "limits", "namespace": "policies"}, "data": {"maxReplicas": "5"}},
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"environment": "production"}}},
     ]});
-    fs::write(at.join("manifests.json"), manifests.to_string()).unwrap();
+    fs::write(directory_path.join("manifests.json"), manifests.to_string()).unwrap();
     for environment in ["test", "production"] {
         let labels = json!({"environment": environment});
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": labels}});
-        fs::write(at.join(format!("{environment}.json")), namespace.to_string()).unwrap();
+        fs::write(
+            directory_path.join(format!("{environment}.json")),
+            namespace.to_string(),
+        )
+        .unwrap();
     }
-    let checked = admittance(at, &["check", "chains/"]).await;
-    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+    let check_output = admittance(directory_path, &["check", "chains/"]).await;
+    assert_eq!(
+        check_output.code,
+        Some(0),
+        "{}{}",
+        check_output.stdout,
+        check_output.stderr
+    );
 
     let denied = "ValidatingAdmissionPolicy 'replica-limit' with binding 'production' denied request: ";
     let cluster = ["--cluster", "manifests.json"];
@@ -79,7 +89,7 @@ async fn kubernetes_policies_run_unchanged() {
         ),
     ] {
         fs::write(
-            at.join("deployment.json"),
+            directory_path.join("deployment.json"),
             deployment(replicas, &labels).to_string(),
         )
         .unwrap();
@@ -88,18 +98,18 @@ async fn kubernetes_policies_run_unchanged() {
             cluster,
         ]
         .concat();
-        let ran = admittance(at, &arguments).await;
+        let output = admittance(directory_path, &arguments).await;
         assert_eq!(
-            ran.code,
+            output.code,
             Some(code),
             "{replicas} {labels}: {}{}",
-            ran.stdout,
-            ran.stderr
+            output.stdout,
+            output.stderr
         );
-        let text = format!("{}{}", ran.stdout, ran.stderr);
+        let text = format!("{}{}", output.stdout, output.stderr);
         assert!(text.contains(expected), "{replicas} {labels}: {text}");
         assert_eq!(text.contains(denied), code == 1, "{text}");
-        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let report: Value = serde_json::from_str(&output.stdout).unwrap();
         let note = json!({"stage": "production", "key": "replicas", "value": replicas.to_string()});
         let notes: Vec<Value> = is_evaluated.then_some(note).into_iter().collect();
         assert_eq!(report["auditAnnotations"], json!(notes), "{text}");
@@ -107,27 +117,37 @@ async fn kubernetes_policies_run_unchanged() {
 
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
                      "spec": {"containers": [{"name": "web", "image": "web:1"}]}});
-    fs::write(at.join("pod.json"), pod.to_string()).unwrap();
-    let ran = admittance(at, &["run", "chains/", "pod.json", "--output", "json"]).await;
-    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    fs::write(directory_path.join("pod.json"), pod.to_string()).unwrap();
+    let pod_output = admittance(
+        directory_path,
+        &["run", "chains/", "pod.json", "--output", "json"],
+    )
+    .await;
+    assert_eq!(
+        pod_output.code,
+        Some(0),
+        "{}{}",
+        pod_output.stdout,
+        pod_output.stderr
+    );
     for expected in [
         "registry.example.com/proxy:1.2",
         "example.com/proxy",
         "restartPolicy",
     ] {
-        assert!(ran.stdout.contains(expected), "{}", ran.stdout);
+        assert!(pod_output.stdout.contains(expected), "{}", pod_output.stdout);
     }
 }
 
 #[tokio::test]
 async fn a_stage_with_expressions_needs_no_module() {
     let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
+    let directory_path = directory.path();
     let page = Page::read("docs/definitions-expressions.md").yaml();
     let chain = page.iter().find(|text| text.contains("mutations:")).unwrap();
-    fs::write(at.join("chain.yaml"), chain).unwrap();
+    fs::write(directory_path.join("chain.yaml"), chain).unwrap();
     let host = Host::builder()
-        .definitions(at.join("chain.yaml"))
+        .definitions(directory_path.join("chain.yaml"))
         .build()
         .await
         .unwrap();
@@ -146,12 +166,16 @@ async fn a_stage_with_expressions_needs_no_module() {
         (6, 1, "at most 5 replicas are allowed, not 6"),
     ] {
         fs::write(
-            at.join("object.json"),
+            directory_path.join("object.json"),
             deployment(replicas, &json!({})).to_string(),
         )
         .unwrap();
-        let ran = admittance(at, &["run", "chain.yaml", "object.json", "--output", "json"]).await;
-        assert_eq!(ran.code, Some(code), "{}{}", ran.stdout, ran.stderr);
-        assert!(ran.stdout.contains(expected), "{}", ran.stdout);
+        let output = admittance(
+            directory_path,
+            &["run", "chain.yaml", "object.json", "--output", "json"],
+        )
+        .await;
+        assert_eq!(output.code, Some(code), "{}{}", output.stdout, output.stderr);
+        assert!(output.stdout.contains(expected), "{}", output.stdout);
     }
 }

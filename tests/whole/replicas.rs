@@ -39,12 +39,14 @@ pub(crate) async fn own_name(program: &Admittance) -> String {
     let mut name = None;
     eventually("the replica knows itself", async || {
         let replicas = replicas(program).await;
-        let mut own = replicas["replicas"]
+        let mut entries = replicas["replicas"]
             .as_array()
             .into_iter()
             .flatten()
             .filter(|replica| replica["self"] == true);
-        name = own.next().and_then(|own| own["name"].as_str().map(str::to_owned));
+        name = entries
+            .next()
+            .and_then(|entry| entry["name"].as_str().map(str::to_owned));
         name.is_some()
     })
     .await;
@@ -53,8 +55,8 @@ pub(crate) async fn own_name(program: &Admittance) -> String {
 
 pub(crate) async fn until_known(program: &Admittance, count: usize) {
     eventually("the replicas know one another", async || {
-        let known = replicas(program).await["replicas"].as_array().map(Vec::len);
-        known == Some(count)
+        let known_count = replicas(program).await["replicas"].as_array().map(Vec::len);
+        known_count == Some(count)
     })
     .await;
 }

@@ -157,13 +157,13 @@ spec:
 /// Creates an object for each row, and compares what the upstream server receives with the row's expected result.
 async fn check(scene: &ProgramScene, rows: &[Row], method: Method, path: &str, body: fn(&str) -> String) {
     for (name, _, expected) in rows {
-        let before = scene.upstream.received().len();
+        let before = scene.upstream.requests().len();
         let url = scene.program.url(path);
         let reply = Client::bcs(&scene.client, method.clone(), &url, body(name))
             .await
             .unwrap();
-        let received = scene.upstream.received().split_off(before);
-        let stored: Vec<_> = received
+        let requests = scene.upstream.requests().split_off(before);
+        let stored: Vec<_> = requests
             .iter()
             .map(|request| std::str::from_utf8(&request.body).unwrap())
             .collect();

@@ -90,13 +90,13 @@ impl ProgramScene {
 
     /// Returns the object with this namespace and name that the upstream server received, which must be at most one.
     pub(crate) fn stored(&self, namespace: &str, name: &str) -> Option<Value> {
-        let received = self.upstream.received_of(namespace, name);
+        let requests = self.upstream.requests_for(namespace, name);
         assert!(
-            received.len() < 2,
+            requests.len() < 2,
             "{namespace}/{name} came {} times",
-            received.len()
+            requests.len()
         );
-        received.first().map(|request| request.json().unwrap())
+        requests.first().map(|request| request.json().unwrap())
     }
 }
 

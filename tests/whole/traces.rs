@@ -87,17 +87,17 @@ spec:
 
     /// Returns the values of this header in all requests that the driver has sent: first those to webhooks, and then
     /// those to the upstream server.
-    fn sent(&self, name: &str) -> Vec<Option<String>> {
-        let mut sent = self.calls.lock().unwrap().clone();
-        sent.extend(
+    fn header_values(&self, name: &str) -> Vec<Option<String>> {
+        let mut header_maps = self.calls.lock().unwrap().clone();
+        header_maps.extend(
             self.scene
                 .upstream
-                .received()
+                .requests()
                 .into_iter()
                 .map(|request| request.headers),
         );
         let text = |headers: HeaderMap| Some(headers.get(name)?.to_str().unwrap().to_owned());
-        sent.into_iter().map(text).collect()
+        header_maps.into_iter().map(text).collect()
     }
 
     /// Waits for the access log's line about a request, which comes last. Returns all log lines about the request.
@@ -144,8 +144,11 @@ async fn a_trace_id_is_passed_on_and_is_in_every_log_line() {
     assert_eq!(traced.create("bad", &headers).await.status, 400);
     // Two requests were sent, and each was sent on to two webhooks. The first request was allowed, so it was also sent
     // to the upstream server. That makes five headers.
-    assert_eq!(traced.sent("traceparent"), vec![Some(parent); 5]);
-    assert_eq!(traced.sent("tracestate"), vec![Some("a=1,b=2".to_owned()); 5]);
+    assert_eq!(traced.header_values("traceparent"), vec![Some(parent); 5]);
+    assert_eq!(
+        traced.header_values("tracestate"),
+        vec![Some("a=1,b=2".to_owned()); 5]
+    );
     for (uid, least) in [("good", 1), ("bad", 2)] {
         let lines = traced.log_of(uid).await;
         assert!(lines.len() >= least, "{lines:?}");
@@ -171,13 +174,13 @@ async fn no_trace_is_passed_on_without_a_valid_parent() {
             assert_eq!(span_or_own(&line, "trace_id"), "", "{}", line.text);
         }
     }
-    assert_eq!(traced.sent("traceparent"), vec![None; 9]);
-    assert_eq!(traced.sent("tracestate"), vec![None; 9]);
+    assert_eq!(traced.header_values("traceparent"), vec![None; 9]);
+    assert_eq!(traced.header_values("tracestate"), vec![None; 9]);
 }
 
-fn export(collector: &TestCollector, more: &str) -> String {
+fn export(collector: &TestCollector, additions: &str) -> String {
     format!(
-        "tracing: {{ endpoint: \"http://{}\"{more} }}\n",
+        "tracing: {{ endpoint: \"http://{}\"{additions} }}\n",
         collector.address
     )
 }
@@ -198,19 +201,19 @@ async fn spans_reach_a_collector_with_their_parents() {
     let parent = format!("00-{TRACE}-{SPAN}-01");
     let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1")];
     assert_eq!(traced.create("good", &headers).await.status, 200);
-    let received = collector.until(|spans| spans.len() >= 7).await;
-    let spans = spans(&received);
-    let named = |name: &str| {
-        let found: Vec<_> = spans.iter().filter(|span| span.name == name).collect();
-        found
+    let exports = collector.until(|spans| spans.len() >= 7).await;
+    let spans = spans(&exports);
+    let spans_named = |name: &str| {
+        let matching_spans: Vec<_> = spans.iter().filter(|span| span.name == name).collect();
+        matching_spans
     };
-    let [request] = named("POST")[..] else {
+    let [request] = spans_named("POST")[..] else {
         panic!("{spans:#?}")
     };
-    let [chain] = named("chain traced")[..] else {
+    let [chain] = spans_named("chain traced")[..] else {
         panic!("{spans:#?}")
     };
-    let [upstream] = named("upstream")[..] else {
+    let [upstream] = spans_named("upstream")[..] else {
         panic!("{spans:#?}")
     };
     assert_eq!(hex::encode(&request.parent_span_id), SPAN);
@@ -223,28 +226,31 @@ async fn spans_reach_a_collector_with_their_parents() {
     // this call.
     let mut callers = Vec::new();
     for name in ["stage resource", "stage review"] {
-        let [stage] = named(name)[..] else {
+        let [stage] = spans_named(name)[..] else {
             panic!("{spans:#?}")
         };
         assert_eq!(stage.parent_span_id, chain.span_id);
         assert_eq!(attribute(&stage.attributes, "admittance.verdict"), "allow");
-        let call = named("webhook")
+        let call = spans_named("webhook")
             .into_iter()
             .find(|call| call.parent_span_id == stage.span_id);
         callers.push(hex::encode(&call.unwrap().span_id));
     }
     callers.push(hex::encode(&upstream.span_id));
-    for (sent, caller) in traced.sent("traceparent").into_iter().zip(callers) {
-        assert_eq!(ids(&sent.unwrap()), [TRACE, caller.as_str()]);
+    for (traceparent, caller) in traced.header_values("traceparent").into_iter().zip(callers) {
+        assert_eq!(ids(&traceparent.unwrap()), [TRACE, caller.as_str()]);
     }
-    assert_eq!(traced.sent("tracestate"), vec![Some("a=1".to_owned()); 3]);
+    assert_eq!(
+        traced.header_values("tracestate"),
+        vec![Some("a=1".to_owned()); 3]
+    );
     for span in &spans {
         assert_eq!(hex::encode(&span.trace_id), TRACE, "{}", span.name);
         assert!(span.end_time_unix_nano >= span.start_time_unix_nano);
     }
-    assert_eq!(received[0].headers["authorization"], "Bearer secret");
+    assert_eq!(exports[0].headers["authorization"], "Bearer secret");
     assert_eq!(
-        attribute(&received[0].resource.attributes, "service.name"),
+        attribute(&exports[0].resource.attributes, "service.name"),
         "admittance"
     );
     for line in traced.log_of("good").await {
@@ -252,14 +258,14 @@ async fn spans_reach_a_collector_with_their_parents() {
     }
 
     assert_eq!(traced.create("bad", &headers).await.status, 400);
-    let received = collector
+    let denied_exports = collector
         .until(|spans| {
             spans
                 .iter()
                 .any(|span| attribute(&span.attributes, "admittance.uid") == "bad")
         })
         .await;
-    let denied = collector::spans(&received)
+    let denied = collector::spans(&denied_exports)
         .iter()
         .any(|span| attribute(&span.attributes, "admittance.verdict") == "deny");
     assert!(denied);
@@ -270,13 +276,13 @@ async fn the_driver_can_start_a_trace_for_a_request_without_a_parent() {
     let collector = TestCollector::start(Manner::Accepts).await;
     let mut traced = TracedDriver::start(&export(&collector, ", protocol: http/json")).await;
     assert_eq!(traced.create("good", &[]).await.status, 200);
-    let received = collector.until(|spans| spans.len() >= 7).await;
-    let spans = spans(&received);
+    let exports = collector.until(|spans| spans.len() >= 7).await;
+    let spans = spans(&exports);
     let root = spans.iter().find(|span| span.parent_span_id.is_empty()).unwrap();
     assert_eq!(root.name, "POST");
     let trace = hex::encode(&root.trace_id);
-    for sent in traced.sent("traceparent") {
-        assert_eq!(ids(&sent.unwrap())[0], trace);
+    for traceparent in traced.header_values("traceparent") {
+        assert_eq!(ids(&traceparent.unwrap())[0], trace);
     }
     for line in traced.log_of("good").await {
         assert_eq!(span_or_own(&line, "trace_id"), trace, "{}", line.text);
@@ -291,11 +297,11 @@ async fn a_trace_that_is_not_sampled_is_not_exported() {
     let parent = format!("00-{TRACE}-{SPAN}-00");
     let headers = [("traceparent", parent.as_str())];
     assert_eq!(traced.create("quiet", &headers).await.status, 200);
-    for sent in traced.sent("traceparent") {
-        let sent = sent.unwrap();
+    for header in traced.header_values("traceparent") {
+        let traceparent = header.unwrap();
         assert!(
-            sent.starts_with(&format!("00-{TRACE}-")) && sent.ends_with("-00"),
-            "{sent}"
+            traceparent.starts_with(&format!("00-{TRACE}-")) && traceparent.ends_with("-00"),
+            "{traceparent}"
         );
     }
     for line in traced.log_of("quiet").await {
@@ -303,8 +309,8 @@ async fn a_trace_that_is_not_sampled_is_not_exported() {
     }
     // The next request has no `traceparent`, so the driver begins a new trace for it, and exports the spans.
     assert_eq!(traced.create("good", &[]).await.status, 200);
-    let received = collector.until(|spans| spans.len() >= 7).await;
-    let spans = spans(&received);
+    let exports = collector.until(|spans| spans.len() >= 7).await;
+    let spans = spans(&exports);
     assert!(
         spans.iter().all(|span| hex::encode(&span.trace_id) != TRACE),
         "{spans:#?}"
@@ -379,10 +385,10 @@ async fn environment_variables_can_enable_the_export_of_spans() {
     let mut traced = TracedDriver::start_with("", &variables).await;
     assert_eq!(traced.create("good", &[]).await.status, 200);
     traced.scene.program.terminate().unwrap();
-    let received = collector.until(|spans| spans.len() >= 7).await;
+    let exports = collector.until(|spans| spans.len() >= 7).await;
     assert_eq!(
-        attribute(&received[0].resource.attributes, "service.name"),
+        attribute(&exports[0].resource.attributes, "service.name"),
         "hooks"
     );
-    traced.scene.program.exited().await.unwrap();
+    traced.scene.program.wait_without_timeout().await.unwrap();
 }

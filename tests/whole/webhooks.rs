@@ -20,13 +20,13 @@ use tokio_rustls::TlsAcceptor;
 use crate::scene::{ProgramScene, application, bcs_message, store, write};
 
 /// Creates a CA, and a server certificate for this service or host. Returns the `caBundle` for the CA.
-pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> String {
+pub(crate) async fn certificate(directory: &Path, flag: &str, name: &str) -> String {
     let out = directory.to_str().unwrap();
-    let arguments = ["certs", "--out", out, what, name, "--output", "json"];
-    let made = Admittance::run(arguments).await.unwrap();
-    assert_eq!(made.code, Some(0), "{}", made.stderr);
-    let made: Value = serde_json::from_str(&made.stdout).unwrap();
-    made["caBundle"].as_str().unwrap().to_owned()
+    let arguments = ["certs", "--out", out, flag, name, "--output", "json"];
+    let certs_output = Admittance::run(arguments).await.unwrap();
+    assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
+    let certs_json: Value = serde_json::from_str(&certs_output.stdout).unwrap();
+    certs_json["caBundle"].as_str().unwrap().to_owned()
 }
 
 /// Starts a webhook server, in which the path of a request selects the answer. The server stops when the test ends.
@@ -77,7 +77,7 @@ async fn answer(request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>>
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
     let (status, reply) = match (path.as_str(), path.strip_prefix("/review/")) {
-        (_, Some(what)) => review(what, &body),
+        (_, Some(hook)) => review(hook, &body),
         ("/jobs", _) => review("jobs", &body),
         _ => resource(&path, body),
     };
@@ -112,10 +112,10 @@ fn resource(path: &str, mut object: Value) -> (u16, String) {
     }
 }
 
-fn review(what: &str, review: &Value) -> (u16, String) {
+fn review(hook: &str, review: &Value) -> (u16, String) {
     assert_eq!(review["kind"], "AdmissionReview");
     let patch = |patch: &str| json!({"allowed": true, "patchType": "JSONPatch", "patch": patch});
-    let mut response = match what {
+    let mut response = match hook {
         "allows" => json!({"allowed": true, "warnings": ["mind the gap"]}),
         "beta" if review["apiVersion"] != "admission.k8s.io/v1beta1" => return (400, "not v1beta1".into()),
         "patches" | "beta" => patch(
@@ -141,7 +141,7 @@ fn review(what: &str, review: &Value) -> (u16, String) {
         "wrong-uid" => json!({"allowed": true, "uid": "another"}),
         "bad-patch" => patch("%%%"),
         "no-patch-type" => json!({"allowed": true, "patch": "W10="}),
-        what => return (404, format!("no hook at {what}")),
+        other => return (404, format!("no hook at {other}")),
     };
     if response.get("uid").is_none() {
         response["uid"] = review["request"]["uid"].clone();
@@ -352,12 +352,12 @@ enum TrustedBundle {
 /// Returns the configuration that resolves the host names of the webhook servers to these addresses.
 fn resolve(hook: SocketAddr, away: SocketAddr) -> String {
     let rows = [("hook", hook), ("other", hook), ("away", away)];
-    let of = |(name, address): &(&str, SocketAddr)| {
+    let lines_of_host = |(name, address): &(&str, SocketAddr)| {
         format!("    {name}.hooks: \"{address}\"\n    {name}.hooks.svc: \"{address}\"\n")
     };
     format!(
         "webhooks:\n  resolve:\n{}",
-        rows.iter().map(of).collect::<String>()
+        rows.iter().map(lines_of_host).collect::<String>()
     )
 }
 
@@ -416,11 +416,11 @@ spec:
             checks.spawn(async move { check(&scene, name, policy, expected).await });
         }
     }
-    let mut wrong = Vec::new();
+    let mut problems = Vec::new();
     while let Some(checked) = checks.join_next().await {
-        wrong.extend(checked.err().map(|error| error.to_string()));
+        problems.extend(checked.err().map(|error| error.to_string()));
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
     // The webhook `notes` was called twice. Each of its answers has thousands of invalid annotations, but the log has
     // only one line for each answer.
     let log = scene.program.log();
@@ -445,9 +445,9 @@ async fn check(scene: &ProgramScene, name: &str, policy: &str, expected: Expecte
     match (expected, policy) {
         (Changes, _) => {
             assert_eq!(reply.status, 200, "{namespace}: {}", reply.text());
-            let mut changed = object;
-            changed["metadata"]["annotations"] = json!({"hook": "seen"});
-            assert_eq!(stored, Some(changed), "{namespace}");
+            let mut changed_object = object;
+            changed_object["metadata"]["annotations"] = json!({"hook": "seen"});
+            assert_eq!(stored, Some(changed_object), "{namespace}");
         }
         (Passes, _) | (Fails(..), "Ignore") => {
             assert_eq!(reply.status, 200, "{namespace}: {}", reply.text());
@@ -638,6 +638,6 @@ async fn the_listener_serves_tls_and_checks_client_certificates() {
                 "{client_ca} {name}"
             );
         }
-        assert_eq!(upstream.received().len(), 1, "{client_ca}");
+        assert_eq!(upstream.requests().len(), 1, "{client_ca}");
     }
 }

@@ -89,14 +89,14 @@ impl AccessDenied {
     }
 }
 
-pub(crate) fn log_refusal(head: &Parts, why: &dyn fmt::Display) {
+pub(crate) fn log_refusal(head: &Parts, reason: &dyn fmt::Display) {
     let address = head
         .extensions
         .get::<ConnectedClient>()
         .map(|client| client.address);
     let client = address.map(tracing::field::display);
     let (method, path) = (&head.method, head.uri.path());
-    tracing::info!(target: "admittance::audit", client, %method, path, "refused: {why}");
+    tracing::info!(target: "admittance::audit", client, %method, path, "refused: {reason}");
 }
 
 impl AdminAccess {
@@ -113,8 +113,12 @@ impl AdminAccess {
         Self(Arc::new(policy))
     }
 
-    /// Authenticates and returns the client of a request, with its role. Fails if that role does not include `needed`.
-    pub(crate) fn admit(&self, head: &Parts, needed: AdminRole) -> Result<(Caller, AdminRole), AccessDenied> {
+    /// Authenticates and returns the client of a request, with its role. Fails if the role is below `required_role`.
+    pub(crate) fn admit(
+        &self,
+        head: &Parts,
+        required_role: AdminRole,
+    ) -> Result<(Caller, AdminRole), AccessDenied> {
         let (caller, role) = match &*self.0 {
             AccessPolicy::Closed => return Err(AccessDenied::Closed),
             AccessPolicy::Open => {
@@ -124,14 +128,14 @@ impl AdminAccess {
             }
             AccessPolicy::Guarded { tokens, clients } => authenticate(head, tokens, clients)?,
         };
-        if role < needed {
+        if role < required_role {
             return Err(AccessDenied::OnlyReads { caller });
         }
         Ok((caller, role))
     }
 
     /// Returns the user and the role of a console client that has not signed in: it is on loopback and no
-    /// authentication is configured, or it has a client certificate. The caller must also check with [`from_own_page`]
+    /// authentication is configured, or it has a client certificate. The caller must also check with [`check_own_page`]
     /// that no other site's page sent the request.
     pub(crate) fn identify_without_sign_in(&self, head: &Parts) -> Result<(Caller, AdminRole), AccessDenied> {
         match &*self.0 {
@@ -140,7 +144,7 @@ impl AdminAccess {
                 loopback_host(head)?;
                 Ok((Caller::Loopback, AdminRole::Admin))
             }
-            AccessPolicy::Guarded { tokens, clients } => certified(head, tokens, clients),
+            AccessPolicy::Guarded { tokens, clients } => authenticate_certificate(head, tokens, clients),
         }
     }
 
@@ -184,10 +188,10 @@ fn authenticate(
         // request. Requests from browsers are therefore refused here.
         no_browser(head)?;
     }
-    certified(head, tokens, clients)
+    authenticate_certificate(head, tokens, clients)
 }
 
-fn certified(
+fn authenticate_certificate(
     head: &Parts,
     tokens: &[AdminToken],
     clients: &[CertificateHolder],
@@ -209,7 +213,7 @@ fn certified(
 
 /// Refuses a request that a page of another site made a browser send. If `changes` is true, accepts only requests from
 /// the console's own pages.
-pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), AccessDenied> {
+pub(crate) fn check_own_page(head: &Parts, changes: bool) -> Result<(), AccessDenied> {
     let text = |name: &HeaderName| head.headers.get(name).map(|value| value.as_bytes());
     let site = text(&SEC_FETCH_SITE);
     let origin = text(&ORIGIN);
@@ -233,13 +237,13 @@ pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), AccessDen
 
 /// Returns whether a request follows a link on another site. Browsers send it without the session's cookie.
 pub(crate) fn is_link_from_other_site(head: &Parts) -> bool {
-    let is = |name: &HeaderName, values: &[&str]| {
+    let has_value = |name: &HeaderName, values: &[&str]| {
         let value = head.headers.get(name);
-        value.is_some_and(|value| values.iter().any(|known| value == known))
+        value.is_some_and(|value| values.iter().any(|expected| value == expected))
     };
     head.method == Method::GET
-        && is(&SEC_FETCH_SITE, &["cross-site", "same-site"])
-        && is(&SEC_FETCH_MODE, &["navigate"])
+        && has_value(&SEC_FETCH_SITE, &["cross-site", "same-site"])
+        && has_value(&SEC_FETCH_MODE, &["navigate"])
 }
 
 /// The scheme is not compared, because a proxy in front of this program may terminate TLS.
@@ -249,12 +253,14 @@ fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
         None => head
             .uri
             .authority()
-            .map_or(b"".as_slice(), |own| own.as_str().as_bytes()),
+            .map_or(b"".as_slice(), |uri_authority| uri_authority.as_str().as_bytes()),
     };
-    let named = [b"https://".as_slice(), b"http://"]
+    let origin_authority = [b"https://".as_slice(), b"http://"]
         .into_iter()
         .find_map(|scheme| origin.strip_prefix(scheme));
-    named.is_some_and(|named| !named.is_empty() && named.eq_ignore_ascii_case(authority))
+    origin_authority.is_some_and(|origin_authority| {
+        !origin_authority.is_empty() && origin_authority.eq_ignore_ascii_case(authority)
+    })
 }
 
 /// Refuses requests from browsers, because any site's page can make a browser on this machine send them.
@@ -273,13 +279,13 @@ fn no_browser(head: &Parts) -> Result<(), AccessDenied> {
 
 /// Protects against DNS rebinding: a page can make its host name resolve to this machine.
 fn loopback_host(head: &Parts) -> Result<(), AccessDenied> {
-    let named = head
+    let host_names = head
         .headers
         .get(HOST)
         .map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned())
         .into_iter()
         .chain(head.uri.authority().map(ToString::to_string));
-    for host in named {
+    for host in host_names {
         if !is_loopback_name(&host) {
             return Err(AccessDenied::ForeignHost(host));
         }

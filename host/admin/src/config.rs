@@ -63,15 +63,15 @@ impl AdminConfig {
     /// Sets the tokens of clients. If the address is not on loopback, [TLS](Self::with_tls) must be set first.
     pub fn with_tokens(mut self, tokens: Vec<AdminToken>) -> Result<Self, TokensInTheClear> {
         self.tokens = tokens;
-        self.checked()
+        self.check()
     }
 
     pub fn at(mut self, address: SocketAddr) -> Result<Self, TokensInTheClear> {
         self.address = address;
-        self.checked()
+        self.check()
     }
 
-    fn checked(self) -> Result<Self, TokensInTheClear> {
+    fn check(self) -> Result<Self, TokensInTheClear> {
         if self.tls.is_none() && !self.tokens.is_empty() && !is_loopback(self.address) {
             return Err(TokensInTheClear(self.address));
         }

@@ -5,6 +5,7 @@ mod applies;
 mod assets;
 mod candidates;
 mod chains;
+mod components;
 mod decision;
 mod diff;
 mod form;
@@ -17,7 +18,6 @@ mod manual;
 mod mistakes;
 mod overview;
 mod palette;
-mod parts;
 mod playground;
 mod session;
 mod sign_in;
@@ -70,7 +70,9 @@ pub(crate) fn router() -> Router<Api> {
         .merge(decision::router())
         .merge(health::router())
         .merge(manual::router())
-        .layer(map_response(async |response: Response| guarded(response)))
+        .layer(map_response(async |response: Response| {
+            with_security_headers(response)
+        }))
 }
 
 /// Returns the error page for an address without a page; `None` if the client is not a browser.
@@ -84,10 +86,10 @@ pub(crate) fn not_found(headers: &HeaderMap) -> Option<Response> {
     };
     accept
         .contains("text/html")
-        .then(|| guarded(page().into_response()))
+        .then(|| with_security_headers(page().into_response()))
 }
 
-fn guarded(mut response: Response) -> Response {
+fn with_security_headers(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         response
             .headers_mut()

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    config::{HttpConfig, NdjsonPlace, SinksConfig, SqliteConfig},
+    config::{HttpConfig, NdjsonTarget, SinksConfig, SqliteConfig},
     database::DecisionDatabase,
     sinks::{DecisionSinks, METRICS, RunningSinks, SinkError},
 };
@@ -152,14 +152,14 @@ impl DecisionsOfUid {
     async fn find(api: &Api, uid: &str, before: Option<u64>) -> Result<Self, ApiError> {
         let log = api.sources.host.decisions();
         let (in_memory, older) = log.get(uid, before);
-        let mut found = Self {
+        let mut uid_decisions = Self {
             on_disk: Vec::new(),
             in_memory,
             older,
         };
         if let Some(database) = &api.sources.decisions {
-            let room = if found.older == 0 {
-                DecisionLog::PAGE_OF_UID - found.in_memory.len()
+            let room = if uid_decisions.older == 0 {
+                DecisionLog::PAGE_OF_UID - uid_decisions.in_memory.len()
             } else {
                 0
             };
@@ -167,13 +167,13 @@ impl DecisionsOfUid {
             // memory are read from the database, so that none is read twice.
             let oldest = log.oldest().into_iter().chain(before).min();
             let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable)?;
-            found.on_disk = on_disk;
-            found.older += older;
+            uid_decisions.on_disk = on_disk;
+            uid_decisions.older += older;
         }
-        if found.on_disk.is_empty() && found.in_memory.is_empty() {
+        if uid_decisions.on_disk.is_empty() && uid_decisions.in_memory.is_empty() {
             return Err(unknown(uid));
         }
-        Ok(found)
+        Ok(uid_decisions)
     }
 }
 
@@ -183,25 +183,30 @@ pub(crate) async fn get(
     uid: &str,
     before: Option<u64>,
 ) -> Result<DecisionDetails, ApiError> {
-    let found = DecisionsOfUid::find(api, uid, before).await?;
-    let mut decisions = found.on_disk;
+    let uid_decisions = DecisionsOfUid::find(api, uid, before).await?;
+    let mut decisions = uid_decisions.on_disk;
     if role < AdminRole::Admin {
         // Only the role Admin sees objects.
         decisions = decisions
             .into_iter()
             .map(|detail| detail.decision.into())
             .collect();
-        decisions.extend(found.in_memory.iter().map(|decision| decision.record().into()));
+        decisions.extend(
+            uid_decisions
+                .in_memory
+                .iter()
+                .map(|decision| decision.record().into()),
+        );
         decisions
             .iter_mut()
             .for_each(|detail| hide(role, &mut detail.decision));
     } else {
-        decisions.extend(found.in_memory.iter().map(LoggedDecision::detail));
+        decisions.extend(uid_decisions.in_memory.iter().map(LoggedDecision::detail));
     }
     let oldest = decisions.first().map(|oldest| oldest.decision.id);
     Ok(DecisionDetails {
-        next: oldest.filter(|_| found.older > 0),
-        older: found.older,
+        next: oldest.filter(|_| uid_decisions.older > 0),
+        older: uid_decisions.older,
         decisions,
     })
 }

@@ -13,7 +13,7 @@ pub mod api;
 mod config;
 mod console;
 mod decisions;
-mod described;
+mod described_requests;
 mod error;
 mod health;
 mod openapi;
@@ -53,7 +53,7 @@ pub use self::{
     access::{AdminAccess, Caller},
     config::{AdminConfig, AdminRole, AdminTls, CertificateHolder, TokensInTheClear},
     decisions::{
-        DecisionDatabase, DecisionSinks, HttpConfig, METRICS, NdjsonPlace, RunningSinks, SinkError,
+        DecisionDatabase, DecisionSinks, HttpConfig, METRICS, NdjsonTarget, RunningSinks, SinkError,
         SinksConfig, SqliteConfig,
     },
     error::ApiError,
@@ -216,7 +216,7 @@ impl AdminService {
             let text = "too many requests of this client to the admin port at a time: wait for some of them";
             return ApiError::Unavailable(text.to_owned()).into_response();
         };
-        let reply = threads::reply(routed(self.router(), request)).await;
+        let reply = threads::reply(dispatch(self.router(), request)).await;
         reply.map(|body| Body::new(GuardedBody::new(body, permit)))
     }
 
@@ -225,7 +225,7 @@ impl AdminService {
     }
 }
 
-async fn routed(router: Router, request: Request<Body>) -> Response<Body> {
+async fn dispatch(router: Router, request: Request<Body>) -> Response<Body> {
     let answered: Result<_, Infallible> = router.oneshot(request).await;
     match answered {
         Ok(response) => response,
@@ -252,7 +252,7 @@ impl RequestHandler for AdminService {
         request.extensions_mut().insert(self.bodies.clone());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let mut response = if PROBES.contains(&path.as_str()) {
-            routed(self.router(), request).await
+            dispatch(self.router(), request).await
         } else {
             self.answer(request, client).await
         };

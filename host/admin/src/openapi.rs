@@ -56,9 +56,12 @@ pub(crate) fn document(routes: &[Route]) -> Json {
 }
 
 fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> Json {
-    let mut read = reader();
-    let mut parameters = parameters("path", &(route.path_schema)(&mut read));
-    parameters.extend(self::parameters("query", &(route.query_schema)(&mut read)));
+    let mut parameter_generator = reader();
+    let mut parameters = parameters("path", &(route.path_schema)(&mut parameter_generator));
+    parameters.extend(self::parameters(
+        "query",
+        &(route.query_schema)(&mut parameter_generator),
+    ));
     let body = (route.body_schemas)(generator);
     let mut responses: BTreeMap<String, Json> = BTreeMap::new();
     for ReplyForm {
@@ -70,11 +73,11 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
         let response = responses
             .entry(status.to_string())
             .or_insert_with(|| json!({"description": description, "content": {}}));
-        if let (Some(known), Json::Object(more)) = (
+        if let (Some(existing_content), Json::Object(more)) = (
             response.pointer_mut("/content").and_then(Json::as_object_mut),
             contents(vec![content]),
         ) {
-            known.extend(more);
+            existing_content.extend(more);
         }
     }
     let common = REFUSALS.iter().filter(|_| route.role.is_some());
@@ -124,7 +127,7 @@ fn security(role: Option<AdminRole>) -> Json {
     }
 }
 
-fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
+fn parameters(location: &str, schema: &Schema) -> Vec<Json> {
     let required: Vec<&str> = schema
         .get("required")
         .and_then(Json::as_array)
@@ -141,10 +144,10 @@ fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
         });
         json!({
             "name": name,
-            "in": place,
+            "in": location,
             "description": description,
             // OpenAPI demands that parameters in a path are required.
-            "required": place == "path" || required.contains(&name.as_str()),
+            "required": location == "path" || required.contains(&name.as_str()),
             "schema": schema,
         })
     };
@@ -156,12 +159,15 @@ fn without_null(schema: &mut Map<String, Json>) {
     if schema.get("default").is_some_and(Json::is_null) {
         schema.remove("default");
     }
-    let of_one = schema.get("type").and_then(Json::as_array).and_then(|types| {
-        let mut others = types.iter().filter(|name| *name != "null");
-        others.next().cloned().filter(|_| others.next().is_none())
+    let single_type = schema.get("type").and_then(Json::as_array).and_then(|types| {
+        let mut other_types = types.iter().filter(|name| *name != "null");
+        other_types
+            .next()
+            .cloned()
+            .filter(|_| other_types.next().is_none())
     });
-    if let Some(of_one) = of_one {
-        schema.insert("type".to_owned(), of_one);
+    if let Some(single_type) = single_type {
+        schema.insert("type".to_owned(), single_type);
     }
 }
 

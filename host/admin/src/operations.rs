@@ -20,11 +20,26 @@ use crate::{
 
 pub(super) fn routes<H: JsonSchema + Send + 'static>() -> Vec<Route> {
     vec![
-        Route::new(Get, None, "/healthz", "healthz", "Whether the process is alive", healthz::<H>).description(
+        Route::new(
+            Get,
+            None,
+            "/healthz",
+            "healthz",
+            "Whether the process is alive",
+            healthz::<H>,
+        )
+        .description(
             "The body is `ok`. The driver of a BCS cluster replies with its health in the format of bcs-mesos-driver.",
         ),
-        Route::new(Get, None, "/readyz", "readyz", "Whether the driver is ready for requests", readyz)
-            .description("`/v1/status` has details."),
+        Route::new(
+            Get,
+            None,
+            "/readyz",
+            "readyz",
+            "Whether the driver is ready for requests",
+            readyz,
+        )
+        .description("`/v1/status` has details."),
         Route::new(Get, None, "/metrics", "metrics", "Metrics for Prometheus", metrics)
             .description("The metrics are in the text format."),
     ]
@@ -35,7 +50,7 @@ pub(super) fn starting(render: RenderMetrics) -> Router {
     Router::new()
         .route("/healthz", get(async || alive()))
         .route("/readyz", get(async || Readiness::default()))
-        .route("/metrics", get(async move || rendered(render).await))
+        .route("/metrics", get(async move || render_metrics(render).await))
         .fallback(async move || ApiError::Unavailable(unavailable.to_owned()))
 }
 
@@ -129,10 +144,10 @@ async fn readyz(call: Call) -> Result<Readiness, ApiError> {
 }
 
 async fn metrics(call: Call) -> Result<RouteText, ApiError> {
-    rendered(call.api.sources.metrics.clone()).await
+    render_metrics(call.api.sources.metrics.clone()).await
 }
 
-async fn rendered(render: RenderMetrics) -> Result<RouteText, ApiError> {
+async fn render_metrics(render: RenderMetrics) -> Result<RouteText, ApiError> {
     // With thousands of stages, the metrics are megabytes long, so they are written for one scraper at a time.
     static TURN: Semaphore = Semaphore::const_new(1);
     let _turn = TURN.acquire().await;

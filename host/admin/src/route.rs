@@ -336,14 +336,17 @@ fn admit(api: &Api, head: &Parts, role: AdminRole) -> Result<(Caller, AdminRole)
     admitted
 }
 
-/// Checks that the content type of a body is in `known`. A body without a content type is accepted.
-pub(crate) fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
+/// Checks that the content type of a body is in `accepted_types`. A body without a content type is accepted.
+pub(crate) fn media_type(head: &HeaderMap, accepted_types: &[&str]) -> Result<(), ApiError> {
     let Some(value) = head.get(CONTENT_TYPE) else {
         return Ok(());
     };
     let text = String::from_utf8_lossy(value.as_bytes());
     let essence = text.split(';').next().unwrap_or_default().trim();
-    if known.iter().any(|known| essence.eq_ignore_ascii_case(known)) {
+    if accepted_types
+        .iter()
+        .any(|accepted_type| essence.eq_ignore_ascii_case(accepted_type))
+    {
         return Ok(());
     }
     Err(ApiError::UnsupportedMediaType(essence.to_owned()))
@@ -392,9 +395,9 @@ mod tests {
 
     #[test]
     fn parameters_are_counted_before_they_are_parsed() {
-        let read = |count| parameters::<Vec<(String, String)>>("form", &vec!["a=1"; count].join("&"));
-        assert_eq!(read(PARAMETERS).unwrap().len(), PARAMETERS);
-        let error = read(PARAMETERS + 1).unwrap_err().to_string();
+        let parse = |count| parameters::<Vec<(String, String)>>("form", &vec!["a=1"; count].join("&"));
+        assert_eq!(parse(PARAMETERS).unwrap().len(), PARAMETERS);
+        let error = parse(PARAMETERS + 1).unwrap_err().to_string();
         assert!(error.contains("more than 128 fields"), "{error}");
     }
 }

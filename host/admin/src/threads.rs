@@ -28,7 +28,7 @@ pub(crate) fn threads() -> Handle {
 
 /// Makes a reply and its body on the threads for replies. The work ends when the future is dropped.
 pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 'static) -> Response<Body> {
-    let making = long_polls(async { making.await.map(forwarded) });
+    let making = long_polls(async { making.await.map(forward_body) });
     match AbortOnDropHandle::new(threads().spawn(making)).await {
         Ok(response) => response,
         Err(error) => resume_panic_or_wait(error).await,
@@ -37,7 +37,7 @@ pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 
 
 /// Returns a body with the same content. If the body is streamed, a new task makes its parts. The task runs on the
 /// threads for replies, not on the thread that sends the parts to the client.
-fn forwarded(body: Body) -> Body {
+fn forward_body(body: Body) -> Body {
     if body.size_hint().exact().is_some() {
         return body;
     }

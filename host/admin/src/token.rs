@@ -69,9 +69,9 @@ impl TokenFile {
 
 fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     // The token may be surrounded by whitespace, so the file may be longer than a token.
-    let most = 2 * u64::try_from(MAX_LENGTH).unwrap_or(u64::MAX);
+    let length_max = 2 * u64::try_from(MAX_LENGTH).unwrap_or(u64::MAX);
     let unreadable = |error: SecretError| TokenFileError::Unreadable(error.describe(path, "the token file"));
-    let bytes = file::read_secret(path, most).map_err(unreadable)?;
+    let bytes = file::read_secret(path, length_max).map_err(unreadable)?;
     let token = bytes.trim_ascii();
     let is_token = (MIN_LENGTH..=MAX_LENGTH).contains(&token.len()) && token.iter().all(u8::is_ascii_graphic);
     if !is_token {
@@ -85,20 +85,20 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
 /// Returns the token with this digest. The digest is compared with the digest of every token, and each comparison takes
 /// the same time, so that the duration tells a client nothing about the tokens.
 pub(crate) fn holder<'t>(tokens: &'t [AdminToken], presented: &TokenDigest) -> Option<&'t AdminToken> {
-    let mut found = None;
+    let mut matching_token = None;
     for token in tokens {
-        let is_it = match &token.source {
+        let is_match = match &token.source {
             TokenSource::Digest(digest) => digest.is(presented),
             TokenSource::File(TokenFile(file)) => match &*file.current() {
                 Some(digest) => digest.is(presented),
                 None => Choice::from(0),
             },
         };
-        if is_it.into() {
-            found = found.or(Some(token));
+        if is_match.into() {
+            matching_token = matching_token.or(Some(token));
         }
     }
-    found
+    matching_token
 }
 
 pub(crate) async fn follow(tokens: &[AdminToken]) {
@@ -162,7 +162,7 @@ mod tests {
                 (Err(error), Err(expected)) => {
                     assert!(error.to_string().contains(expected), "{text:?}: {error}");
                 }
-                (found, _) => panic!("{text:?}: {found:?}"),
+                (outcome, _) => panic!("{text:?}: {outcome:?}"),
             }
             std::fs::remove_file(&path).unwrap();
         }

@@ -11,9 +11,9 @@ pub trait Keyword: Copy + PartialEq + 'static {
 
 /// The error for a text that is not a keyword of an enum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a valid {what}; write {words}")]
+#[error("{text:?} is not a valid {enum_name}; write {words}")]
 pub struct UnknownKeyword {
-    what: &'static str,
+    enum_name: &'static str,
     text: String,
     words: String,
 }
@@ -22,7 +22,7 @@ impl UnknownKeyword {
     /// Creates the error for this text, which is not a keyword of the enum `W`.
     pub fn new<W: Keyword>(text: &str) -> Self {
         Self {
-            what: W::ENUM_NAME,
+            enum_name: W::ENUM_NAME,
             text: text.to_owned(),
             words: enumerated(W::KEYWORDS.iter().map(|(word, _)| *word), "or"),
         }

@@ -77,10 +77,10 @@ pub use rules::labels::{LabelOperator, LabelRequirement, LabelSelector, Labels, 
 pub use rules::mismatch::Mismatch;
 pub use rules::namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSource, StaticNamespaces};
 pub use rules::path;
-pub use rules::reach::{Reach, ReachedResource, Unreached, UnreachedEntry};
 pub use rules::rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, RulePart, Scope};
+pub use rules::unreached::{Reach, ReachedResource, Unreached, UnreachedEntry};
 pub use scheduling::deadline::Deadline;
-pub use scheduling::long::{
+pub use scheduling::long_calls::{
     LongCall, LongCallPredictor, is_call_movable, move_if_long, move_to_long_work_thread, run_long,
     thread_time,
 };

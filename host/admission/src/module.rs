@@ -78,7 +78,7 @@ impl FromStr for OciReference {
 
     /// Parses the name of an artifact, which is written without `oci://`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = |problem, fix: &str| InvalidReference {
+        let invalid = |problem, fix: &str| InvalidReference {
             text: format!("oci://{text}"),
             problem,
             fix: fix.to_owned(),
@@ -87,7 +87,9 @@ impl FromStr for OciReference {
             None => (text, None),
             Some((name, digest)) => {
                 let fix = "write `@sha256:` and 64 hexadecimal digits";
-                let digest = digest.parse().map_err(|_| wrong("has an invalid digest", fix))?;
+                let digest = digest
+                    .parse()
+                    .map_err(|_| invalid("has an invalid digest", fix))?;
                 (name, Some(digest))
             }
         };
@@ -96,7 +98,7 @@ impl FromStr for OciReference {
             .filter(|(registry, _)| is_host(registry))
             .ok_or_else(|| {
                 let fix = "write `oci://`, the registry's host, `/` and the repository, `oci://registry.example.com/plugins/images:1.0`";
-                wrong("does not name a registry and a repository", fix)
+                invalid("does not name a registry and a repository", fix)
             })?;
         let (repository, tag) = match path.split_once(':') {
             None => (path, None),
@@ -105,11 +107,11 @@ impl FromStr for OciReference {
         if !is_repository(repository) {
             let fix =
                 "write it in lower-case letters, digits, and `.`, `_`, `-` between them, `/` between parts";
-            return Err(wrong("does not name a repository", fix));
+            return Err(invalid("does not name a repository", fix));
         }
         if !tag.is_none_or(is_tag) {
             let fix = "write at most 128 letters, digits, `_`, `.` and `-`, and do not begin with `.` or `-`";
-            return Err(wrong("has an invalid tag", fix));
+            return Err(invalid("has an invalid tag", fix));
         }
         Ok(Self {
             registry: registry.to_owned(),
@@ -138,8 +140,9 @@ fn is_host(text: &str) -> bool {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (text, None),
     };
-    let named = url::Host::parse(host).is_ok_and(|parsed| parsed.to_string() == host.to_ascii_lowercase());
-    named && port.is_none_or(|port| port.parse::<u16>().is_ok())
+    let is_valid_host =
+        url::Host::parse(host).is_ok_and(|parsed| parsed.to_string() == host.to_ascii_lowercase());
+    is_valid_host && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
 fn is_repository(text: &str) -> bool {
@@ -193,7 +196,7 @@ impl FromStr for ModuleReference {
     type Err = InvalidReference;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = |problem, fix: &str| InvalidReference {
+        let invalid = |problem, fix: &str| InvalidReference {
             text: text.to_owned(),
             problem,
             fix: fix.to_owned(),
@@ -205,12 +208,12 @@ impl FromStr for ModuleReference {
                 // With one or three slashes, as in `file:/path` and `file:///path`, the file is on this machine.
                 match path.len() - relative.len() {
                     0 if path.is_empty() => {
-                        Err(wrong("has no path", "write `file:` and the path of the module"))
+                        Err(invalid("has no path", "write `file:` and the path of the module"))
                     }
                     0 => Ok(Self::File(path.into())),
                     2 => {
                         let fix = "write `file:` and the path, without `//`";
-                        Err(wrong("names a file on another machine", fix))
+                        Err(invalid("names a file on another machine", fix))
                     }
                     _ => Ok(Self::File(format!("/{relative}").into())),
                 }
@@ -219,7 +222,7 @@ impl FromStr for ModuleReference {
                 let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
                 if name.is_empty() || !name.chars().all(is_name) {
                     let fix = "write the name of a stock plugin, `stock:image-policy`";
-                    return Err(wrong("names no stock plugin", fix));
+                    return Err(invalid("names no stock plugin", fix));
                 }
                 Ok(Self::stock(name))
             }
@@ -234,9 +237,9 @@ impl FromStr for ModuleReference {
                             && url.fragment().is_none()
                     })
                     .map(Self::Https)
-                    .ok_or_else(|| wrong("is not a valid URL of a module", fix))
+                    .ok_or_else(|| invalid("is not a valid URL of a module", fix))
             }
-            Some(("http", rest)) => Err(wrong(
+            Some(("http", rest)) => Err(invalid(
                 "uses http, which does not protect the module from changes in transit",
                 &format!("write `https:{rest}`"),
             )),
@@ -244,16 +247,16 @@ impl FromStr for ModuleReference {
             Some(("oci" | "registry", name)) => {
                 let name = name
                     .strip_prefix("//")
-                    .ok_or_else(|| wrong("names no artifact", "write `oci://registry/repository:tag`"))?;
+                    .ok_or_else(|| invalid("names no artifact", "write `oci://registry/repository:tag`"))?;
                 name.parse().map(Self::Oci)
             }
-            Some(_) => Err(wrong(
+            Some(_) => Err(invalid(
                 "does not say where the module is",
                 "write `file:` and a path, an `https://` URL, or `oci://registry/repository:tag`",
             )),
             None => {
                 let fix = format!("write `file:{text}`");
-                Err(wrong("does not say where the module is", &fix))
+                Err(invalid("does not say where the module is", &fix))
             }
         }
     }

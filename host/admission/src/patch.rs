@@ -213,13 +213,13 @@ impl Patch {
         let is_copy = |operation: &&PatchOperation| matches!(operation.action, OperationAction::Copy(_));
         // A `copy` operation may copy the whole object to a place inside it, which doubles the object's size. So the
         // estimated size doubles with each `copy` operation.
-        let copied = match self.operations().filter(is_copy).count() {
+        let copied_bytes = match self.operations().filter(is_copy).count() {
             0 => 0,
             copies => object
                 .saturating_mul(1 << copies.min(30))
                 .min(Self::MAX_COPIED_BYTES),
         };
-        self.size() + self.len() * PatchBudget::OPERATION + copied
+        self.size() + self.len() * PatchBudget::OPERATION + copied_bytes
     }
 
     /// Estimates the memory that the patch occupies, in bytes.
@@ -248,26 +248,26 @@ impl Patch {
         let size = object.text().len();
         let mut budget = Self::budget(size + self.size(), deadline);
         let mut root = TreeNode::new(object.text());
-        let mut changed = false;
-        let mut deepened = false;
+        let mut has_changed = false;
+        let mut may_be_deep = false;
         for (index, operation) in self.operations().enumerate() {
             pause(index, UNINTERRUPTED);
-            changed |= operation
-                .apply(&mut root, changed, &mut budget)
+            has_changed |= operation
+                .apply(&mut root, has_changed, &mut budget)
                 .map_err(|(problem, reason)| PatchError::new(problem, reason, index, operation))?;
-            deepened |= operation.may_nest_deeply();
+            may_be_deep |= operation.may_nest_deeply();
         }
         if !root.is_object() {
             return Err(PatchError::NotAnObject);
         }
-        if !changed {
+        if !has_changed {
             return Ok(object.clone());
         }
         let limit = Self::result_limit(size);
         let size = root.size(limit).ok_or(PatchError::ResultTooLarge(limit))?;
         let mut text = String::with_capacity(size);
         root.write(&mut text);
-        if deepened && !can_build_tree(&text) {
+        if may_be_deep && !can_build_tree(&text) {
             return Err(PatchError::NotAnObject);
         }
         Ok(Object::from_checked(text))
@@ -284,29 +284,29 @@ impl Patch {
     }
 
     /// Returns a patch with the operations of this patch, followed by those of `other`. The paths in `other` are
-    /// relative to the value at `place`, so `place` is put before each of them.
+    /// relative to the value at `prefix`, so `prefix` is put before each of them.
     #[must_use]
-    pub fn followed_by(&self, other: &Self, place: &crate::Pointer) -> Self {
-        let place = place.segments();
-        let moved = |pointer: &PointerBuf| {
-            let mut moved = PointerBuf::from_tokens(place);
-            moved.append(pointer);
-            moved
+    pub fn followed_by(&self, other: &Self, prefix: &crate::Pointer) -> Self {
+        let prefix_segments = prefix.segments();
+        let prefixed = |pointer: &PointerBuf| {
+            let mut prefixed_path = PointerBuf::from_tokens(prefix_segments);
+            prefixed_path.append(pointer);
+            prefixed_path
         };
         let operations = other.operations().map(|operation| PatchOperation {
-            path: moved(&operation.path),
+            path: prefixed(&operation.path),
             action: match &operation.action {
-                OperationAction::Move(from) => OperationAction::Move(moved(from)),
-                OperationAction::Copy(from) => OperationAction::Copy(moved(from)),
+                OperationAction::Move(from) => OperationAction::Move(prefixed(from)),
+                OperationAction::Copy(from) => OperationAction::Copy(prefixed(from)),
                 action => action.clone(),
             },
         });
-        let mut all = self.clone();
-        all.append(&Self::from_operations(operations.collect()));
-        all
+        let mut combined = self.clone();
+        combined.append(&Self::from_operations(operations.collect()));
+        combined
     }
 
-    pub(crate) fn may_reach(&self, place: &str) -> bool {
+    pub(crate) fn may_reach(&self, target: &str) -> bool {
         self.operations().any(|operation| {
             let source = match &operation.action {
                 OperationAction::Move(from) => Some(from.as_str()),
@@ -314,7 +314,7 @@ impl Patch {
             };
             std::iter::once(operation.path.as_str())
                 .chain(source)
-                .any(|path| reaches(path, place))
+                .any(|path| reaches(path, target))
         })
     }
 
@@ -332,13 +332,13 @@ fn malformed(index: usize, reason: String) -> PatchError {
     PatchError::Malformed(serde::de::Error::custom(format!("operation {index}: {reason}")))
 }
 
-/// Returns whether a change at `path` may affect the value at `place`, for example by moving an array's elements.
-fn reaches(path: &str, place: &str) -> bool {
+/// Returns whether a change at `path` may affect the value at `target`, for example by moving an array's elements.
+fn reaches(path: &str, target: &str) -> bool {
     let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
     let in_array = last == "-" || last.bytes().all(|byte| byte.is_ascii_digit());
-    is_same_or_below(path, place)
-        || is_same_or_below(place, path)
-        || (in_array && is_same_or_below(parent, place))
+    is_same_or_below(path, target)
+        || is_same_or_below(target, path)
+        || (in_array && is_same_or_below(parent, target))
 }
 
 fn beginning(text: &str) -> Cow<'_, str> {
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_patch_may_change_a_value_through_the_path_or_source_of_an_operation() {
-        for (path, place, expected) in [
+        for (path, target, expected) in [
             ("/metadata/name", "/metadata/name", true),
             ("/metadata", "/metadata/name", true),
             ("", "/metadata/name", true),
@@ -383,7 +383,7 @@ mod tests {
             // a needless comparison.
             ("/metadata/0", "/metadata/name", true),
         ] {
-            assert_eq!(reaches(path, place), expected, "{path} {place}");
+            assert_eq!(reaches(path, target), expected, "{path} {target}");
         }
         let patch = |text: &str| Patch::parse(text).unwrap();
         let away = patch(r#"[{"op": "move", "from": "/metadata/name", "path": "/spec/name"}]"#);

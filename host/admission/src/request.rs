@@ -128,12 +128,14 @@ impl Request {
             head.api_version.as_deref().unwrap_or_default(),
             head.kind.clone().unwrap_or_default(),
         );
-        let guessed = kind.guess_resource();
-        let mut request = Self::new(operation, kind, guessed).with_object(described.clone());
-        if let Some(named) = resource {
-            let (name, subresource) = named
+        let guessed_resource = kind.guess_resource();
+        let mut request = Self::new(operation, kind, guessed_resource).with_object(described.clone());
+        if let Some(resource_path) = resource {
+            let (name, subresource) = resource_path
                 .split_once('/')
-                .map_or((named, None), |(name, subresource)| (name, Some(subresource)));
+                .map_or((resource_path, None), |(name, subresource)| {
+                    (name, Some(subresource))
+                });
             request.resource.resource = name.to_owned();
             request.subresource = subresource.map(str::to_owned);
         }

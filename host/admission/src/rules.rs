@@ -6,5 +6,5 @@ pub(crate) mod labels;
 pub(crate) mod mismatch;
 pub(crate) mod namespace;
 pub mod path;
-pub(crate) mod reach;
 pub(crate) mod rule;
+pub(crate) mod unreached;

@@ -10,41 +10,41 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
     // Names such as `pods/images` and `pods/limits` have the group `pods`. If the text also begins with `pods/`, only
     // the parts after the slash are compared.
     let (group, _) = text.rsplit_once('/').unwrap_or_default();
-    let measured = names.into_iter().filter_map(|name| {
+    let candidates = names.into_iter().filter_map(|name| {
         let lowercase = name.to_string().to_lowercase();
         let is_of_group = lowercase
             .rsplit_once('/')
             .is_some_and(|(other, _)| other == group);
-        let shared = if is_of_group { group.chars().count() } else { 0 };
-        let length = text.chars().count() - shared;
-        let other = lowercase.chars().count() - shared;
+        let prefix_length = if is_of_group { group.chars().count() } else { 0 };
+        let length = text.chars().count() - prefix_length;
+        let other_length = lowercase.chars().count() - prefix_length;
         // One difference is always allowed between names of the same group. Otherwise `x/a` and `x/b` would not be
         // similar: only the letters after the group count, here one, and two fifths of 1 are rounded down to 0.
-        let allowed = (2 * length.max(other) / 5).max(usize::from(is_of_group));
+        let distance_max = (2 * length.max(other_length) / 5).max(usize::from(is_of_group));
         // The edit distance of two texts is at least the difference of their lengths. So if the lengths differ by too
         // much, the distance need not be computed.
-        if length.abs_diff(other) > allowed {
+        if length.abs_diff(other_length) > distance_max {
             return None;
         }
         let distance = strsim::osa_distance(&text, &lowercase);
-        (distance <= allowed).then_some((distance, lowercase, name))
+        (distance <= distance_max).then_some((distance, lowercase, name))
     });
-    let mut near: Vec<(usize, String, T)> = measured.collect();
-    near.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
+    let mut nearest: Vec<(usize, String, T)> = candidates.collect();
+    nearest.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
     // Names that begin with the same long prefix may all be similar to the text. So only the nearest ones are kept: a
     // name is dropped if its distance is more than twice the distance of the nearest name.
-    let best = near.first().map_or(0, |(distance, ..)| *distance);
-    near.retain(|(distance, ..)| *distance <= 2 * best);
-    near.into_iter().map(|(_, _, name)| name).collect()
+    let best = nearest.first().map_or(0, |(distance, ..)| *distance);
+    nearest.retain(|(distance, ..)| *distance <= 2 * best);
+    nearest.into_iter().map(|(_, _, name)| name).collect()
 }
 
 /// Returns a suggestion with at most three names: `did you mean a or b?`. `None` if no name is similar.
 pub fn suggestion<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Option<String> {
     let similar_names = similar(text, names).into_iter().map(|name| name.to_string());
-    let mut near: Vec<String> = similar_names.collect();
-    near.dedup();
-    near.truncate(3);
-    (!near.is_empty()).then(|| format!("did you mean {}?", enumerated(near, "or")))
+    let mut unique_names: Vec<String> = similar_names.collect();
+    unique_names.dedup();
+    unique_names.truncate(3);
+    (!unique_names.is_empty()).then(|| format!("did you mean {}?", enumerated(unique_names, "or")))
 }
 
 /// Returns the [`suggestion`], or `fallback` if no name is similar.

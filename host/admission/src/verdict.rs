@@ -31,8 +31,8 @@ impl Response {
 
     pub(crate) fn with_message(mut self, message: Option<&str>) -> Self {
         if let (Verdict::Deny(denial), Some(message)) = (&mut self.verdict, message) {
-            let own = std::mem::replace(&mut denial.message, message.to_owned());
-            denial.add_cause(None, own);
+            let hook_message = std::mem::replace(&mut denial.message, message.to_owned());
+            denial.add_cause(None, hook_message);
         }
         self
     }
@@ -66,21 +66,24 @@ impl Response {
         if !self.warnings.is_empty() {
             self.warnings = bounded_warnings(&self.warnings);
         }
-        let given = self.audit_annotations.len();
-        let (mut left, mut kept) = (Self::MAX_ANNOTATIONS, 0);
+        let annotation_count = self.audit_annotations.len();
+        let (mut remaining_size, mut kept_count) = (Self::MAX_ANNOTATIONS, 0);
         self.audit_annotations.retain_mut(|(key, value)| {
             shorten(value, Self::MAX_ANNOTATION);
-            match left.checked_sub(key.len() + value.len() + Self::ANNOTATION_COST) {
-                Some(rest) if kept < Self::MOST_ANNOTATIONS => {
-                    left = rest;
-                    kept += 1;
+            match remaining_size.checked_sub(key.len() + value.len() + Self::ANNOTATION_COST) {
+                Some(rest) if kept_count < Self::MOST_ANNOTATIONS => {
+                    remaining_size = rest;
+                    kept_count += 1;
                     true
                 }
                 _ => false,
             }
         });
-        if kept < given {
-            let note = format!("{} audit annotations beyond the limits", given - kept);
+        if kept_count < annotation_count {
+            let note = format!(
+                "{} audit annotations beyond the limits",
+                annotation_count - kept_count
+            );
             self.audit_annotations.push((Self::DROPPED.to_owned(), note));
         }
         if let Verdict::Deny(denial) = &mut self.verdict {
@@ -201,20 +204,20 @@ impl fmt::Display for Denial {
 }
 
 /// Returns a text of at most this many bytes. If the text is longer, it is cut, and `...` is appended.
-pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
-    if text.len() <= most {
+pub fn shortened(text: &str, length_max: usize) -> Cow<'_, str> {
+    if text.len() <= length_max {
         return text.into();
     }
     let mut text = text.to_owned();
-    shorten(&mut text, most);
+    shorten(&mut text, length_max);
     text.into()
 }
 
 /// Cuts a text in place to at most this many bytes, as [`shortened`] does.
-pub fn shorten(text: &mut String, most: usize) {
+pub fn shorten(text: &mut String, length_max: usize) {
     const END: &str = "...";
-    if text.len() > most {
-        text.truncate(text.floor_char_boundary(most.saturating_sub(END.len())));
+    if text.len() > length_max {
+        text.truncate(text.floor_char_boundary(length_max.saturating_sub(END.len())));
         text.push_str(END);
     }
 }
@@ -224,7 +227,7 @@ pub fn shorten(text: &mut String, most: usize) {
 pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     const TOTAL: usize = 4096;
     const CUT: usize = 256;
-    let mut seen = HashSet::new();
+    let mut unique_texts = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
         // All warnings together may have at most `TOTAL` characters. So the first `TOTAL + 1` characters of a warning
@@ -235,24 +238,24 @@ pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
                 .take(TOTAL + 1)
                 .collect::<String>()
         })
-        .filter(|text| !text.is_empty() && seen.insert(text.clone()))
+        .filter(|text| !text.is_empty() && unique_texts.insert(text.clone()))
         .collect();
     let total: usize = texts.iter().map(|text| text.chars().count()).sum();
-    let mut left = TOTAL;
-    let mut kept = Vec::new();
+    let mut remaining = TOTAL;
+    let mut kept_texts = Vec::new();
     for text in texts {
         let text: String = if total > TOTAL {
             text.chars().take(CUT).collect()
         } else {
             text
         };
-        let Some(rest) = left.checked_sub(text.chars().count()) else {
+        let Some(rest) = remaining.checked_sub(text.chars().count()) else {
             break;
         };
-        left = rest;
-        kept.push(text);
+        remaining = rest;
+        kept_texts.push(text);
     }
-    kept
+    kept_texts
 }
 
 #[cfg(test)]
@@ -303,16 +306,24 @@ mod tests {
 
     #[test]
     fn audit_annotations_beyond_the_limit_are_dropped_and_counted() {
-        let of = |number: usize, length: usize| vec![(String::new(), "v".repeat(length)); number];
-        for (given, kept, note) in [
-            (of(Response::MOST_ANNOTATIONS, 0), 64, None),
+        let annotations = |number: usize, length: usize| vec![(String::new(), "v".repeat(length)); number];
+        for (given, expected_count, note) in [
+            (annotations(Response::MOST_ANNOTATIONS, 0), 64, None),
             (
-                of(23_000, 0),
+                annotations(23_000, 0),
                 64,
                 Some("22936 audit annotations beyond the limits"),
             ),
-            (of(6_700, 1), 64, Some("6636 audit annotations beyond the limits")),
-            (of(20, 1_024), 15, Some("5 audit annotations beyond the limits")),
+            (
+                annotations(6_700, 1),
+                64,
+                Some("6636 audit annotations beyond the limits"),
+            ),
+            (
+                annotations(20, 1_024),
+                15,
+                Some("5 audit annotations beyond the limits"),
+            ),
         ] {
             let case = format!("{} of {}", given.len(), given[0].1.len());
             let response = Response {
@@ -321,7 +332,7 @@ mod tests {
             };
             let mut bounded = response.bounded().audit_annotations;
             let dropped = bounded.pop_if(|(key, _)| key == Response::DROPPED);
-            assert_eq!(bounded.len(), kept, "{case}");
+            assert_eq!(bounded.len(), expected_count, "{case}");
             assert_eq!(dropped.as_ref().map(|(_, note)| note.as_str()), note, "{case}");
         }
     }

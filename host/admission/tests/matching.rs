@@ -54,7 +54,7 @@ type RuleCase = (Request, bool);
 #[test]
 fn a_rule_matches_like_kube_apiserver() {
     use Operation::*;
-    let of = |resource, matches| (request(Create, resource, Some("ns")), matches);
+    let rule_case = |resource, matches| (request(Create, resource, Some("ns")), matches);
     let operations = |operations: &[Operation], expected: [bool; 4]| {
         let rule = Rule {
             operations: Matcher::Only(operations.to_vec()),
@@ -91,28 +91,42 @@ fn a_rule_matches_like_kube_apiserver() {
         });
         (Rule { scope, ..any() }, cases.to_vec())
     };
-    let with = |rule: Rule, cases: &[RuleCase]| (rule, cases.to_vec());
+    let with_cases = |rule: Rule, cases: &[RuleCase]| (rule, cases.to_vec());
     let table: Vec<(&str, (Rule, Vec<RuleCase>))> = vec![
         (
             "C7.1",
-            with(group(Matcher::Any), &[of("g/v/r", true), of("/v/r", true)]),
+            with_cases(
+                group(Matcher::Any),
+                &[rule_case("g/v/r", true), rule_case("/v/r", true)],
+            ),
         ),
         (
             "C7.2",
-            with(
+            with_cases(
                 group(texts(&["g1", "g2"])),
-                &[of("g1/v/r", true), of("g2/v/r", true), of("g3/v/r", false)],
+                &[
+                    rule_case("g1/v/r", true),
+                    rule_case("g2/v/r", true),
+                    rule_case("g3/v/r", false),
+                ],
             ),
         ),
         (
             "C7.3",
-            with(version(Matcher::Any), &[of("g/v/r", true), of("g/v2/r", true)]),
+            with_cases(
+                version(Matcher::Any),
+                &[rule_case("g/v/r", true), rule_case("g/v2/r", true)],
+            ),
         ),
         (
             "C7.4",
-            with(
+            with_cases(
                 version(texts(&["v1", "v2"])),
-                &[of("g/v1/r", true), of("g/v2/r", true), of("g/v3/r", false)],
+                &[
+                    rule_case("g/v1/r", true),
+                    rule_case("g/v2/r", true),
+                    rule_case("g/v3/r", false),
+                ],
             ),
         ),
         ("C7.5", {
@@ -132,44 +146,48 @@ fn a_rule_matches_like_kube_apiserver() {
         ("C7.10", operations(&[Update, Delete], [false, true, true, false])),
         (
             "C7.11",
-            with(
+            with_cases(
                 resources(&["*"]),
-                &[of("g/v/r", true), of("g/v/r2", true), of("g/v/r/exec", false)],
+                &[
+                    rule_case("g/v/r", true),
+                    rule_case("g/v/r2", true),
+                    rule_case("g/v/r/exec", false),
+                ],
             ),
         ),
         (
             "C7.12",
-            with(
+            with_cases(
                 resources(&["r/*"]),
                 &[
-                    of("g/v/r", true),
-                    of("g/v/r/exec", true),
-                    of("g/v/r2", false),
-                    of("g/v/r2/exec", false),
+                    rule_case("g/v/r", true),
+                    rule_case("g/v/r/exec", true),
+                    rule_case("g/v/r2", false),
+                    rule_case("g/v/r2/exec", false),
                 ],
             ),
         ),
         (
             "C7.13",
-            with(
+            with_cases(
                 resources(&["r/*", "r2"]),
                 &[
-                    of("g/v/r", true),
-                    of("g/v/r/exec", true),
-                    of("g/v/r2", true),
-                    of("g/v/r2/proxy", false),
+                    rule_case("g/v/r", true),
+                    rule_case("g/v/r/exec", true),
+                    rule_case("g/v/r2", true),
+                    rule_case("g/v/r2/proxy", false),
                 ],
             ),
         ),
         (
             "C7.14",
-            with(
+            with_cases(
                 resources(&["*/proxy", "*/exec"]),
                 &[
-                    of("g/v/r/exec", true),
-                    of("g/v/r2/proxy", true),
-                    of("g/v/r", false),
-                    of("g/v/r2/portforward", false),
+                    rule_case("g/v/r/exec", true),
+                    rule_case("g/v/r2/proxy", true),
+                    rule_case("g/v/r", false),
+                    rule_case("g/v/r2/portforward", false),
                 ],
             ),
         ),
@@ -191,7 +209,7 @@ fn a_rule_matches_like_kube_apiserver() {
     }
 }
 
-fn labelled(labels: &Value) -> Option<Object> {
+fn labelled_object(labels: &Value) -> Option<Object> {
     Object::parse(json!({"metadata": {"labels": labels}}).to_string()).ok()
 }
 
@@ -215,8 +233,8 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
             looked_up,
         )
     };
-    let own = json!({"which": "own"});
-    let old = json!({"which": "old"});
+    let own_labels = json!({"which": "own"});
+    let old_labels = json!({"which": "old"});
     // (row, request, object, old object, namespaces that are looked up, label)
     // The selector is compared with labels in which `which` has the value in the last column. If this column is `None`,
     // every value matches.
@@ -224,7 +242,7 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
         (
             "C8.1",
             request(Create, "/v1/namespaces", Some("new")),
-            labelled(&own),
+            labelled_object(&own_labels),
             None,
             &[][..],
             Some("own"),
@@ -232,8 +250,8 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
         (
             "C8.2",
             request(Update, "/v1/namespaces", Some("ns")),
-            labelled(&own),
-            labelled(&old),
+            labelled_object(&own_labels),
+            labelled_object(&old_labels),
             &[],
             Some("own"),
         ),
@@ -241,14 +259,14 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
             "C8.3",
             request(Delete, "/v1/namespaces", Some("ns")),
             None,
-            labelled(&old),
+            labelled_object(&old_labels),
             &["ns"],
             Some("stored"),
         ),
         (
             "C8.4",
             request(Create, "/v1/namespaces/finalizers", Some("ns")),
-            labelled(&own),
+            labelled_object(&own_labels),
             None,
             &["ns"],
             Some("stored"),
@@ -256,7 +274,7 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
         (
             "C8.5",
             request(Create, "/v1/pods", Some("ns")),
-            labelled(&own),
+            labelled_object(&own_labels),
             None,
             &["ns"],
             Some("stored"),
@@ -264,7 +282,7 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
         (
             "C8.6",
             request(Create, "/v1/nodes", None),
-            labelled(&own),
+            labelled_object(&own_labels),
             None,
             &[],
             None,
@@ -309,16 +327,30 @@ async fn an_object_selector_matches_the_object_or_the_old_object() {
     let bare = || Object::parse("{\"kind\":\"PodExecOptions\"}").ok();
     // (row, object selector, operation, object, old object, whether the stage is called)
     let table = [
-        ("C9.1", everything(), Create, labelled(&value), None, true),
+        ("C9.1", everything(), Create, labelled_object(&value), None, true),
         ("C9.2", everything(), Delete, None, None, true),
         ("C9.3", everything(), Connect, bare(), None, true),
-        ("C9.4", not_in(), Create, labelled(&none), None, true),
-        ("C9.4", not_in(), Create, labelled(&other), None, true),
-        ("C9.4", not_in(), Update, labelled(&other), labelled(&value), true),
-        ("C9.5", not_in(), Delete, None, labelled(&none), true),
-        ("C9.5", not_in(), Update, labelled(&value), labelled(&none), true),
-        ("C9.6", not_in(), Create, labelled(&value), None, false),
-        ("C9.7", not_in(), Delete, None, labelled(&value), false),
+        ("C9.4", not_in(), Create, labelled_object(&none), None, true),
+        ("C9.4", not_in(), Create, labelled_object(&other), None, true),
+        (
+            "C9.4",
+            not_in(),
+            Update,
+            labelled_object(&other),
+            labelled_object(&value),
+            true,
+        ),
+        ("C9.5", not_in(), Delete, None, labelled_object(&none), true),
+        (
+            "C9.5",
+            not_in(),
+            Update,
+            labelled_object(&value),
+            labelled_object(&none),
+            true,
+        ),
+        ("C9.6", not_in(), Create, labelled_object(&value), None, false),
+        ("C9.7", not_in(), Delete, None, labelled_object(&value), false),
         ("C9.8", not_in(), Connect, bare(), None, false),
     ];
     for (row, selector, operation, object, old_object, is_called) in table {

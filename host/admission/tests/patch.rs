@@ -449,29 +449,29 @@ fn a_patch_that_adds_a_value_with_duplicate_keys_is_refused() {
             other => panic!("{value}: {other:?}"),
         }
     }
-    let many: Vec<String> = (0..40).map(|i| format!(r#""k{i}":1"#)).collect();
-    let twice = format!(
+    let members: Vec<String> = (0..40).map(|i| format!(r#""k{i}":1"#)).collect();
+    let duplicate_key_patch = format!(
         r#"[{{"op":"add","path":"/x","value":{{{},"k30":2}}}}]"#,
-        many.join(",")
+        members.join(",")
     );
-    assert!(Patch::parse(twice).is_err());
+    assert!(Patch::parse(duplicate_key_patch).is_err());
 }
 
 #[test]
 fn the_patch_between_very_different_objects_replaces_the_whole_object() {
-    let many = |value: i64| Object::parse(json!({"list": vec![value; 20_000]}).to_string()).unwrap();
-    let patch = Patch::between(&many(1), &many(2));
+    let large_object = |value: i64| Object::parse(json!({"list": vec![value; 20_000]}).to_string()).unwrap();
+    let patch = Patch::between(&large_object(1), &large_object(2));
     assert_eq!(patch.len(), 1);
-    assert_eq!(patch.apply(&many(1)).unwrap(), many(2));
+    assert_eq!(patch.apply(&large_object(1)).unwrap(), large_object(2));
     // The two objects have 5,000 differences below a key of 100 kB. A patch that lists all differences repeats the long
     // key in each path, so it is too large.
-    let long = "k".repeat(100_000);
-    let deep = |value: i64| {
+    let long_key = "k".repeat(100_000);
+    let long_key_object = |value: i64| {
         let members: serde_json::Map<String, Value> =
             (0..5_000).map(|i| (i.to_string(), value.into())).collect();
-        Object::parse(json!({long.as_str(): members}).to_string()).unwrap()
+        Object::parse(json!({long_key.as_str(): members}).to_string()).unwrap()
     };
-    let patch = Patch::between(&deep(1), &deep(2));
+    let patch = Patch::between(&long_key_object(1), &long_key_object(2));
     assert!(patch.to_string().len() < 1 << 20, "{}", patch.to_string().len());
-    assert_eq!(patch.apply(&deep(1)).unwrap(), deep(2));
+    assert_eq!(patch.apply(&long_key_object(1)).unwrap(), long_key_object(2));
 }

@@ -130,7 +130,7 @@ impl Inner {
         };
         let changer = Changer {
             host: self.host.clone(),
-            by: by(head),
+            author: author_name(head),
         };
         Ok((Json::Null, changer.run(change).await?))
     }
@@ -141,7 +141,7 @@ impl Inner {
     }
 }
 
-fn by(head: &Parts) -> Option<String> {
+fn author_name(head: &Parts) -> Option<String> {
     let certificate = head.extensions.get::<ClientCertificate>();
     let names = certificate.map(|ClientCertificate(certificate)| subject_names(certificate));
     match names.and_then(|names| names.into_iter().next()) {

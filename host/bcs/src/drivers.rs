@@ -50,8 +50,8 @@ pub struct Drivers {
     zookeeper: ZooKeeper,
     path: String,
     name: String,
-    own: OnceLock<HeldRegistration>,
-    seen: Mutex<DriverNodes>,
+    own_registration: OnceLock<HeldRegistration>,
+    nodes: Mutex<DriverNodes>,
     changes: watch::Sender<u64>,
     /// Whether the last attempt to write the target failed. If the next attempt fails too, that failure is not logged.
     has_failed: AtomicBool,
@@ -98,8 +98,8 @@ impl Drivers {
                 ports.address.port(),
                 id.get(..8).unwrap_or(&id),
             ),
-            own: OnceLock::new(),
-            seen: Mutex::new(DriverNodes {
+            own_registration: OnceLock::new(),
+            nodes: Mutex::new(DriverNodes {
                 stale_reason: Some("the other drivers are not read yet".to_owned()),
                 ..DriverNodes::default()
             }),
@@ -112,25 +112,25 @@ impl Drivers {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    fn update(&self, seen: &DriverNodes) {
-        let mut known = self.seen.lock();
-        if *known != *seen {
-            known.clone_from(seen);
-            drop(known);
+    fn update(&self, nodes: &DriverNodes) {
+        let mut stored_nodes = self.nodes.lock();
+        if *stored_nodes != *nodes {
+            stored_nodes.clone_from(nodes);
+            drop(stored_nodes);
             self.notify_changed();
         }
     }
 
     fn lose(&self, error: &ZooKeeperError) {
-        let mut seen = self.seen.lock().clone();
-        seen.stale_reason = Some(error.to_string());
-        seen.is_refused = error.is_refused();
-        self.update(&seen);
+        let mut nodes = self.nodes.lock().clone();
+        nodes.stale_reason = Some(error.to_string());
+        nodes.is_refused = error.is_refused();
+        self.update(&nodes);
     }
 
     async fn follow(&self) {
         let follow = |client| async move {
-            follow::follow_session(&client, &self.path, |seen| self.update(seen)).await
+            follow::follow_session(&client, &self.path, |nodes| self.update(nodes)).await
         };
         self.zookeeper
             .in_sessions(|error| self.lose(&error), follow)
@@ -138,8 +138,8 @@ impl Drivers {
     }
 
     async fn follow_own(&self) {
-        if let Some(own) = self.own.get() {
-            let mut states = own.states();
+        if let Some(registration) = self.own_registration.get() {
+            let mut states = registration.states();
             while states.changed().await.is_ok() {
                 self.notify_changed();
             }
@@ -152,8 +152,8 @@ impl Drivers {
         let client = self.zookeeper.client().await?;
         let data = serde_json::to_vec(&ParentData { target }).unwrap_or_default();
         let write = client.set_data(&self.path, &data, Some(version));
-        let written = timeout(TIMEOUT, self.zookeeper.while_connected(write)).await;
-        match written {
+        let outcome = timeout(TIMEOUT, self.zookeeper.while_connected(write)).await;
+        match outcome {
             Ok(Some(Ok(_) | Err(Error::BadVersion))) => Ok(()),
             Ok(Some(Err(error))) => Err(error).at("writing", &self.path),
             Ok(None) => Err(self.zookeeper.unavailable()),
@@ -181,7 +181,7 @@ impl Transport for Drivers {
                 data: data.clone(),
             })
         };
-        self.own.get_or_init(register).update(data.clone());
+        self.own_registration.get_or_init(register).update(data.clone());
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -189,17 +189,17 @@ impl Transport for Drivers {
     }
 
     fn membership(&self) -> Membership {
-        let own = self.own.get().map(HeldRegistration::state);
-        membership(&self.seen.lock(), own.as_ref(), &self.name)
+        let own_state = self.own_registration.get().map(HeldRegistration::state);
+        membership(&self.nodes.lock(), own_state.as_ref(), &self.name)
     }
 
     async fn publish(&self, target: Digest) {
-        let Some((version, _)) = self.seen.lock().parent else {
+        let Some((version, _)) = self.nodes.lock().parent else {
             return;
         };
-        let written = self.write(version, target).await;
-        let has_failed = self.has_failed.swap(written.is_err(), Ordering::Relaxed);
-        if let Err(error) = written
+        let outcome = self.write(version, target).await;
+        let has_failed = self.has_failed.swap(outcome.is_err(), Ordering::Relaxed);
+        if let Err(error) = outcome
             && !has_failed
         {
             tracing::warn!("this driver leads the others, and cannot tell them what to serve: {error}");
@@ -211,14 +211,14 @@ impl Transport for Drivers {
     }
 
     async fn leave(&self) {
-        if let Some(own) = self.own.get() {
-            own.withdraw().await;
+        if let Some(registration) = self.own_registration.get() {
+            registration.withdraw().await;
         }
     }
 }
 
-fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -> Membership {
-    let mut entries: Vec<(i64, &DriverEntry)> = seen
+fn membership(nodes: &DriverNodes, own_state: Option<&RegistrationState>, name: &str) -> Membership {
+    let mut entries: Vec<(i64, &DriverEntry)> = nodes
         .drivers
         .iter()
         .filter_map(|(node, entry)| Some((sequence(node)?, entry.as_ref()?)))
@@ -236,38 +236,38 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
         .filter(|(index, (_, entry))| is_newest(*index, entry));
     let replicas: Vec<KnownReplica> = newest
         .enumerate()
-        .map(|(place, (_, (_, entry)))| KnownReplica {
+        .map(|(rank, (_, (_, entry)))| KnownReplica {
             name: entry.name.clone(),
             is_alive: true,
-            is_leader: place == 0,
+            is_leader: rank == 0,
             report: entry.report.clone(),
         })
         .collect();
-    let (is_registered, missing, is_refused) = match own {
+    let (is_registered, missing_reason, is_refused) = match own_state {
         Some(RegistrationState::Registered { .. }) => (true, None, false),
         Some(RegistrationState::Missing { reason, is_refused }) => {
             (false, Some(reason.as_str()), *is_refused)
         }
         None => (false, None, false),
     };
-    let missing = missing.map(|reason| format!("they are not told what this driver has: {reason}"));
+    let missing = missing_reason.map(|reason| format!("they are not told what this driver has: {reason}"));
     let leads = is_registered && replicas.first().is_some_and(|first| first.name == name);
     Membership {
-        target: seen.parent.and_then(|(_, target)| target),
+        target: nodes.parent.and_then(|(_, target)| target),
         leads,
         is_led: !leads && !replicas.is_empty(),
         replicas,
-        is_refused: seen.is_refused || is_refused,
-        problem: seen.stale_reason.clone().or(missing),
+        is_refused: nodes.is_refused || is_refused,
+        problem: nodes.stale_reason.clone().or(missing),
     }
 }
 
 fn name(host: &str, port: u16, id: &str) -> String {
-    let allowed = |letter: char| match letter {
+    let sanitize = |letter: char| match letter {
         letter if letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_') => letter,
         _ => '-',
     };
-    let host: String = host.chars().take(200).map(allowed).collect();
+    let host: String = host.chars().take(200).map(sanitize).collect();
     format!("{host}:{port}-{id}")
 }
 

@@ -119,21 +119,24 @@ impl Registrar {
         ensembles: &Ensembles,
     ) -> Result<Self, RegistrationError> {
         let info = info(config, cluster.as_str(), ports)?;
-        let drivers: NodePath = DRIVERS.parse()?;
-        let of_cluster = drivers_node(cluster)?;
-        let within = ServerInfo {
+        let cluster_parent: NodePath = DRIVERS.parse()?;
+        let service_parent = drivers_node(cluster)?;
+        let cluster_info = ServerInfo {
             external_ip: String::new(),
             external_ipv6: String::new(),
             external_port: 0,
             ..info.clone()
         };
         let ip = own_ip(config, ports);
-        let service = ensembles.service().map(|zookeeper| ("service", zookeeper));
-        let own = ensembles.cluster().map(|zookeeper| ("cluster", zookeeper));
-        let entries: Vec<RegistrationEntry> = service
-            .map(|ensemble| RegistrationEntry::new(ensemble, &of_cluster, ip, &info))
+        let service_ensemble = ensembles.service().map(|zookeeper| ("service", zookeeper));
+        let cluster_ensemble = ensembles.cluster().map(|zookeeper| ("cluster", zookeeper));
+        let entries: Vec<RegistrationEntry> = service_ensemble
+            .map(|ensemble| RegistrationEntry::new(ensemble, &service_parent, ip, &info))
             .into_iter()
-            .chain(own.map(|ensemble| RegistrationEntry::new(ensemble, &drivers, ip, &within)))
+            .chain(
+                cluster_ensemble
+                    .map(|ensemble| RegistrationEntry::new(ensemble, &cluster_parent, ip, &cluster_info)),
+            )
             .collect();
         if entries.is_empty() {
             return Err(RegistrationError::NoEnsemble);
@@ -165,7 +168,7 @@ impl Registrar {
         let active = |entry: RegistrationEntry| ActiveRegistration {
             ensemble: entry.ensemble,
             parent: entry.registration.parent.clone(),
-            registered: register(&entry.zookeeper, entry.registration),
+            registration: register(&entry.zookeeper, entry.registration),
         };
         Registrations(self.0.into_iter().map(active).collect())
     }
@@ -187,16 +190,16 @@ fn own_ip(config: &RegistrationConfig, ports: Ports) -> IpAddr {
 
 /// Returns the host name in the configuration, or else the host name of the machine.
 pub(crate) fn hostname(config: Option<&RegistrationConfig>) -> String {
-    let named = config.and_then(|config| config.hostname.clone());
-    named.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
+    let configured_name = config.and_then(|config| config.hostname.clone());
+    configured_name.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
 fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<ServerInfo, RegistrationError> {
-    let own = own_ip(config, ports);
-    if own.is_unspecified() {
-        return Err(RegistrationError::NoAddress(own));
+    let own_address = own_ip(config, ports);
+    if own_address.is_unspecified() {
+        return Err(RegistrationError::NoAddress(own_address));
     }
-    let (ip, ipv6) = ServerInfo::fields_of(own);
+    let (ip, ipv6) = ServerInfo::fields_of(own_address);
     let external = |external: ExternalAddress| (ServerInfo::fields_of(external.ip), external.port);
     let ((external_ip, external_ipv6), external_port) = config.external.map(external).unwrap_or_default();
     Ok(ServerInfo {
@@ -224,12 +227,12 @@ pub struct Registrations(Arc<[ActiveRegistration]>);
 struct ActiveRegistration {
     ensemble: &'static str,
     parent: String,
-    registered: HeldRegistration,
+    registration: HeldRegistration,
 }
 
 impl ActiveRegistration {
     fn status(&self) -> RegisteredNode {
-        let (node, problem) = match self.registered.state() {
+        let (node, problem) = match self.registration.state() {
             RegistrationState::Registered { path } => (Some(path), None),
             RegistrationState::Missing { reason, .. } => (None, Some(reason)),
         };
@@ -244,7 +247,7 @@ impl ActiveRegistration {
     async fn update_metrics(&self) {
         let gauge =
             gauge!(metric_names::REGISTERED, "ensemble" => self.ensemble, "path" => self.parent.clone());
-        let mut states = self.registered.states();
+        let mut states = self.registration.states();
         loop {
             let is_registered = states.borrow_and_update().is_registered();
             gauge.set(if is_registered { 1.0 } else { 0.0 });
@@ -276,7 +279,7 @@ impl Registrations {
                 continue;
             }
             for active in self.0.iter() {
-                active.registered.set_present(now_ready);
+                active.registration.set_present(now_ready);
             }
             if is_ready.changed().await.is_err() {
                 return std::future::pending().await;
@@ -286,7 +289,7 @@ impl Registrations {
 
     /// Removes the registrations. Takes at most 2 s.
     pub async fn withdraw(&self) {
-        join_all(self.0.iter().map(|active| active.registered.withdraw())).await;
+        join_all(self.0.iter().map(|active| active.registration.withdraw())).await;
     }
 }
 

@@ -4,7 +4,7 @@
 //! scheduler, or sent to a console or kube-apiserver, or answered directly. The scheduler's replies are translated too.
 
 mod forwarding;
-mod peeked;
+mod peeked_body;
 pub(crate) mod relay;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -24,7 +24,7 @@ use http_body_util::BodyExt;
 use tokio::time::Instant;
 use tower::{service_fn, util::BoxCloneSyncService};
 
-use self::peeked::PeekedBody;
+use self::peeked_body::PeekedBody;
 pub use self::{
     forwarding::{NextBody, OtherServer, Relay, RewrittenRequest, SchedulerForwarding},
     relay::{definitions_reply, relay},
@@ -109,14 +109,14 @@ impl SchedulerForwarder {
     ) -> Result<Response<Body>, BodyError> {
         Ok(match forwarding {
             SchedulerForwarding::Rewritten(rewritten) => {
-                let (head, sent, unread) = Self::rewrite(rewritten, &head, body)?;
-                let reply = self.exchange(head, sent);
+                let (head, sent_body, unread_body) = Self::rewrite(rewritten, &head, body)?;
+                let reply = self.exchange(head, sent_body);
                 tokio::pin!(reply);
                 tokio::select! {
                     biased;
                     reply = &mut reply => reply,
                     // The rest of the body is read too, because a client that is still sending might miss the reply.
-                    () = drain(unread, self.limits.size) => reply.await,
+                    () = drain(unread_body, self.limits.size) => reply.await,
                 }
             }
             SchedulerForwarding::OtherServer(server) => {
@@ -134,7 +134,7 @@ impl SchedulerForwarder {
         head: &Parts,
         body: Body,
     ) -> Result<(Parts, SentRequest, Body), BodyError> {
-        let (sent, unread) = match rewritten.body {
+        let (sent_body, unread_body) = match rewritten.body {
             NextBody::Nothing => (SentRequest::Whole(Bytes::new()), body),
             NextBody::New(bytes) => (SentRequest::Whole(bytes), Body::empty()),
             // A compressed body cannot be forwarded, because the new request does not have the client's header
@@ -144,7 +144,7 @@ impl SchedulerForwarder {
                 None => (SentRequest::Streamed(body), Body::empty()),
             },
         };
-        let length = match &sent {
+        let length = match &sent_body {
             SentRequest::Whole(bytes) => u64::try_from(bytes.len()).ok(),
             SentRequest::Streamed(body) => body.size_hint().exact(),
         };
@@ -163,20 +163,20 @@ impl SchedulerForwarder {
         if let Some(length) = length.filter(|length| *length > 0 || wants_length) {
             head.headers.insert(CONTENT_LENGTH, length.into());
         }
-        Ok((head, sent, unread))
+        Ok((head, sent_body, unread_body))
     }
 
     /// Sends a request to the upstream, and returns the reply for the client. If a server did not process the request,
     /// the next server in the list is tried.
-    async fn exchange(&self, head: Parts, sent: SentRequest) -> Response<Body> {
-        let (whole, mut next) = match sent {
+    async fn exchange(&self, head: Parts, sent_body: SentRequest) -> Response<Body> {
+        let (repeatable_body, mut request_body) = match sent_body {
             SentRequest::Whole(body) => (Some(body.clone()), Body::from(body)),
             SentRequest::Streamed(body) => (None, body),
         };
         let mut idle_servers: Vec<UpstreamServer> = Vec::new();
         let mut deadline = None;
         loop {
-            let request = Request::from_parts(head.clone(), next);
+            let request = Request::from_parts(head.clone(), request_body);
             let (reply, server) = match self.upstream.send_avoiding(request, &idle_servers).await {
                 Ok(replied) => replied,
                 Err(error) => return self.unreachable(error),
@@ -185,7 +185,7 @@ impl SchedulerForwarder {
                 Ok(reply) => return reply,
                 Err(idle) => *idle,
             };
-            let Some(body) = &whole else {
+            let Some(body) = &repeatable_body else {
                 return Self::invalid(idle);
             };
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.retry_timeout);
@@ -199,7 +199,7 @@ impl SchedulerForwarder {
             if Instant::now() >= deadline {
                 return Self::invalid(idle);
             }
-            next = Body::from(body.clone());
+            request_body = Body::from(body.clone());
         }
     }
 
@@ -261,10 +261,10 @@ impl SchedulerForwarder {
 }
 
 async fn drain(mut body: Body, limit: usize) {
-    let mut read = 0_usize;
-    while read <= limit
+    let mut byte_count = 0_usize;
+    while byte_count <= limit
         && let Some(Ok(frame)) = body.frame().await
     {
-        read = read.saturating_add(frame.data_ref().map_or(0, |data| data.len()));
+        byte_count = byte_count.saturating_add(frame.data_ref().map_or(0, |data| data.len()));
     }
 }

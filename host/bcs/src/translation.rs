@@ -121,7 +121,7 @@ pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<SchedulerForward
             Err(TranslationFault::Watch)
         }
         RouteAction::CustomResources => {
-            joined("/apis", matched.parameter("uri"), query).map(|path_and_query| {
+            join_path("/apis", matched.parameter("uri"), query).map(|path_and_query| {
                 SchedulerForwarding::OtherServer(OtherServer::CustomResources { path_and_query })
             })
         }
@@ -132,8 +132,8 @@ pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<SchedulerForward
 fn translated_message(body: &Bytes) -> Result<(TargetValues, NextBody), TranslationFault> {
     let text = MESSAGES.spelled(utf8(body, TranslationFault::Json)?);
     let value = MESSAGES.value(&text.map_err(|error| TranslationFault::Json(describe(&error)))?)?;
-    let sent = message(CheckedView::new(&value))?.to_string();
-    Ok((TargetValues::default(), NextBody::New(sent.into())))
+    let scheduler_message = message(CheckedView::new(&value))?.to_string();
+    Ok((TargetValues::default(), NextBody::New(scheduler_message.into())))
 }
 
 fn translated_workload(
@@ -153,8 +153,8 @@ fn translated_workload(
     let object = CheckedView::new(&value);
     let original: &RawValue =
         serde_json::from_str(&text).map_err(|error| TranslationFault::Json(error.to_string()))?;
-    let sent = workload(kind, object, original)?;
-    Ok((address(kind, object), NextBody::New(sent.into())))
+    let scheduler_object = workload(kind, object, original)?;
+    Ok((address(kind, object), NextBody::New(scheduler_object.into())))
 }
 
 /// Checks that the object in a body has this kind. Returns the text of the body, with the key `kind` in the documented
@@ -166,9 +166,9 @@ fn check_kind(body: &[u8], kind: RequiredKind) -> Result<(Cow<'_, str>, Value), 
     let value: Value =
         serde_json::from_str(&text).map_err(|error| TranslationFault::TypeMeta(error.to_string()))?;
     HEAD.kind.accept(&value).map_err(TranslationFault::TypeMeta)?;
-    let found = CheckedView::new(&value).at("kind").text();
-    if found != kind.as_str() {
-        return Err(TranslationFault::Kind(found.to_owned()));
+    let actual_kind = CheckedView::new(&value).at("kind").text();
+    if actual_kind != kind.as_str() {
+        return Err(TranslationFault::Kind(actual_kind.to_owned()));
     }
     Ok((text, value))
 }
@@ -216,7 +216,7 @@ fn console(matched: &MatchedTarget, query: &str) -> Result<SchedulerForwarding, 
     let host: IpAddr = host.parse().map_err(|_| TranslationFault::NoHostAddress(host))?;
     Ok(SchedulerForwarding::OtherServer(OtherServer::Console {
         host,
-        path_and_query: joined("/bcsapi/v1/consoleproxy", matched.parameter("uri"), query)?,
+        path_and_query: join_path("/bcsapi/v1/consoleproxy", matched.parameter("uri"), query)?,
     }))
 }
 
@@ -228,7 +228,7 @@ fn definitions(
     let path = format!("/apis/{DEFINITIONS_VERSION}/customresourcedefinitions");
     Ok(SchedulerForwarding::OtherServer(
         OtherServer::CustomResourceDefinitions {
-            path_and_query: joined(&path, matched.parameter("name"), query)?,
+            path_and_query: join_path(&path, matched.parameter("name"), query)?,
             body,
         },
     ))
@@ -246,7 +246,7 @@ fn with_definitions_version(body: &Bytes) -> NextBody {
     }
 }
 
-fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, TranslationFault> {
+fn join_path(path: &str, below: &str, query: &str) -> Result<PathAndQuery, TranslationFault> {
     let mut text = path.to_owned();
     for segment in below.split('/').filter(|segment| !segment.is_empty()) {
         text.push('/');

@@ -122,8 +122,8 @@ impl Catalog {
         files: &FileContents,
     ) -> Result<Module, Error> {
         let inner = &*self.inner;
-        let stock = reference.clone();
-        if let Some(bytes) = on_disk(move || stock::module(&stock)).await? {
+        let owned_reference = reference.clone();
+        if let Some(bytes) = on_disk(move || stock::module(&owned_reference)).await? {
             let digest = Digest::of(&bytes);
             check_pin(&reference.to_string(), pinned, digest)?;
             // The plugin is part of the program, so its module needs no signature.
@@ -138,11 +138,11 @@ impl Catalog {
             let path = path.clone();
             on_disk(move || path.canonicalize().unwrap_or(path)).await?
         };
-        let read = async {
+        let content = async {
             let (path, limit) = (path.clone(), inner.size_limit);
             on_disk(move || read_file(&path, limit)).await?
         };
-        let (bytes, digest) = files.get(target, read).await?;
+        let (bytes, digest) = files.get(target, content).await?;
         check_pin(&path.display().to_string(), pinned, digest)?;
         inner
             .checked(reference, rule, FetchedModule::new(bytes, digest), &|_| {})
@@ -156,22 +156,22 @@ impl Catalog {
     ///
     /// Returns an error when the module is no longer in the store, or when the current policy refuses its signatures.
     pub async fn load_stored(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
-        let wanted = reference.clone();
+        let owned_reference = reference.clone();
         let lookup = self.inner.in_store(move |store| {
             Some(FetchedModule {
                 bytes: store.module(digest)?,
                 digest,
                 manifest: store
-                    .resolution_to(&wanted, digest)
+                    .resolution_to(&owned_reference, digest)
                     .and_then(|resolution| resolution.manifest)
                     .map(|(_, bytes)| bytes),
             })
         });
-        let found = lookup.await?.flatten().ok_or_else(|| Error::NoLongerStored {
+        let fetched_module = lookup.await?.flatten().ok_or_else(|| Error::NoLongerStored {
             reference: Box::new(reference.clone()),
             digest,
         })?;
-        self.inner.checked_offline(reference, found).await
+        self.inner.checked_offline(reference, fetched_module).await
     }
 
     /// Finds the current signatures of an obtained module, without checking them, even if the policy requires none.
@@ -187,10 +187,10 @@ impl Catalog {
         if let Some(material) = &module.material {
             return Ok(describe(material));
         }
-        let gathered = self
+        let current_material = self
             .inner
-            .gather(&module.reference, None, &module.found, progress);
-        Ok(describe(&gathered.await?))
+            .gather(&module.reference, None, &module.fetched_module, progress);
+        Ok(describe(&current_material.await?))
     }
 }
 
@@ -227,36 +227,36 @@ impl Inner {
         &self,
         reference: &ModuleReference,
         rule: Option<ModuleRequirement<'_>>,
-        found: FetchedModule,
+        fetched_module: FetchedModule,
         progress: OnProgress<'_>,
     ) -> Result<Module, Error> {
         let Some(rule) = rule.filter(|rule| *rule.requirement != Requirement::Unsigned) else {
-            return Ok(found.accept_unsigned(reference));
+            return Ok(fetched_module.accept_unsigned(reference));
         };
         // Signatures of a file are not stored, because they are on the same disk, next to the file.
         let is_file = matches!(reference, ModuleReference::File(_));
-        let kept = if is_file {
+        let stored_material = if is_file {
             None
         } else {
-            self.kept_signatures(reference, found.digest).await?
+            self.stored_material(reference, fetched_module.digest).await?
         };
-        let refused = match kept {
-            Some(material) => match found.verified(reference, rule.requirement, material) {
+        let refusal = match stored_material {
+            Some(material) => match fetched_module.accept_signed(reference, rule.requirement, material) {
                 Ok(module) => return Ok(module),
                 Err(error) => Some(error),
             },
             None => None,
         };
-        let gathered = self.gather(reference, rule.source.path(), &found, progress);
-        let material = match (gathered.await, refused) {
+        let current_material = self.gather(reference, rule.source.path(), &fetched_module, progress);
+        let material = match (current_material.await, refusal) {
             (Ok(material), _) => material,
-            (Err(_), Some(refused)) => return Err(refused.into()),
+            (Err(_), Some(refusal)) => return Err(refusal.into()),
             (Err(error), None) => return Err(error),
         };
-        let module = found.verified(reference, rule.requirement, material)?;
+        let module = fetched_module.accept_signed(reference, rule.requirement, material)?;
         if !is_file && let Some(material) = module.material.clone() {
             let reference = reference.clone();
-            self.in_store(move |store| store.keep_material(&reference, found.digest, &material))
+            self.in_store(move |store| store.keep_material(&reference, fetched_module.digest, &material))
                 .await?
                 .transpose()?;
         }
@@ -267,24 +267,24 @@ impl Inner {
     pub(crate) async fn checked_offline(
         &self,
         reference: &ModuleReference,
-        found: FetchedModule,
+        fetched_module: FetchedModule,
     ) -> Result<Module, Error> {
         let rule = self.rule(reference).await?;
         let Some(rule) = rule.filter(|rule| *rule.requirement != Requirement::Unsigned) else {
-            return Ok(found.accept_unsigned(reference));
+            return Ok(fetched_module.accept_unsigned(reference));
         };
-        let material = self.kept_signatures(reference, found.digest).await?;
-        Ok(found.verified(reference, rule.requirement, material.unwrap_or_default())?)
+        let material = self.stored_material(reference, fetched_module.digest).await?;
+        Ok(fetched_module.accept_signed(reference, rule.requirement, material.unwrap_or_default())?)
     }
 
-    async fn kept_signatures(
+    async fn stored_material(
         &self,
         reference: &ModuleReference,
         digest: Digest,
     ) -> Result<Option<Material>, Error> {
         let reference = reference.clone();
-        let kept = self.in_store(move |store| store.material(&reference, digest));
-        Ok(kept.await?.flatten())
+        let lookup = self.in_store(move |store| store.material(&reference, digest));
+        Ok(lookup.await?.flatten())
     }
 
     /// Finds the signatures that a module has now: next to its file, next to its URL, or in its registry. `resolved` is
@@ -293,7 +293,7 @@ impl Inner {
         &self,
         reference: &ModuleReference,
         resolved: Option<&Path>,
-        found: &FetchedModule,
+        fetched_module: &FetchedModule,
         progress: OnProgress<'_>,
     ) -> Result<Material, Error> {
         match reference {
@@ -302,7 +302,7 @@ impl Inner {
                 Ok(on_disk(move || read_next_to_file(&path, &resolved)).await??)
             }
             ModuleReference::Https(_) | ModuleReference::Oci(_) => {
-                self.remote.signatures(reference, found, progress).await
+                self.remote.signatures(reference, fetched_module, progress).await
             }
         }
     }

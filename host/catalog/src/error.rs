@@ -15,74 +15,74 @@ pub enum Error {
         advice: String,
     },
     #[error(
-        "module {place} has {size} bytes, more than the limit of {limit}: make a release build, and strip it"
+        "module {location} has {size} bytes, more than the limit of {limit}: make a release build, and strip it"
     )]
     ModuleTooLarge {
-        place: String,
+        location: String,
         /// The size of the module in bytes, or a lower bound if the server did not announce the size.
         size: u64,
         limit: u64,
     },
     #[error(
-        "module {place} has the digest {actual}, and the definition requires {expected}: restore the module, or write the new digest"
+        "module {location} has the digest {actual}, and the definition requires {expected}: restore the module, or write the new digest"
     )]
     DigestMismatch {
-        place: String,
+        location: String,
         expected: Digest,
         actual: Digest,
     },
     #[error(
-        "{place} does not match what the registry sent, which has the digest {actual}: a proxy changes the content, or the registry's storage is damaged"
+        "{location} does not match what the registry sent, which has the digest {actual}: a proxy changes the content, or the registry's storage is damaged"
     )]
-    ContentMismatch { place: String, actual: Digest },
+    ContentMismatch { location: String, actual: Digest },
     #[error(
-        "{place} is not a WebAssembly module: it begins with {found}; check that the reference names the `.wasm` file itself"
+        "{location} is not a WebAssembly module: it begins with {beginning}; check that the reference names the `.wasm` file itself"
     )]
-    NotWebAssembly { place: String, found: String },
+    NotWebAssembly { location: String, beginning: String },
     #[error(
-        "oci://{reference} is not a WebAssembly artifact: it holds {found}; push the module with `admittance push` or another tool that writes one layer of the type `application/wasm`"
+        "oci://{reference} is not a WebAssembly artifact: it holds {content}; push the module with `admittance push` or another tool that writes one layer of the type `application/wasm`"
     )]
     NotAnArtifact {
         reference: Box<OciReference>,
-        found: String,
+        content: String,
     },
-    #[error("{place} was not found: {message}; check the name, and that this user may read it")]
-    NotFound { place: String, message: String },
-    #[error("access to {place} was refused {with}: {message}; {advice}")]
+    #[error("{location} was not found: {message}; check the name, and that this user may read it")]
+    NotFound { location: String, message: String },
+    #[error("access to {location} was refused {credentials}: {message}; {advice}")]
     Unauthorized {
-        place: String,
+        location: String,
         /// The credentials that were sent, as a phrase that follows "access was refused", such as "as the user `ada`".
-        with: String,
+        credentials: String,
         message: String,
         advice: String,
     },
     #[error("no credentials for the registry {registry}: {problem}")]
     Credentials { registry: String, problem: String },
-    #[error("{place} cannot be reached: {problem}; check the name, the network, and the proxy")]
-    Unreachable { place: String, problem: String },
-    #[error("timeout: nothing was received from {place} for {}; it is retried if the definition allows that", humantime::format_duration(*.waited))]
+    #[error("{location} cannot be reached: {problem}; check the name, the network, and the proxy")]
+    Unreachable { location: String, problem: String },
+    #[error("timeout: nothing was received from {location} for {}; it is retried if the definition allows that", humantime::format_duration(*.waited))]
     TooSlow {
-        place: String,
+        location: String,
         /// The time for which the client waited for a connection, or for the next bytes.
         waited: Duration,
     },
     /// The TLS connection failed, because the server's certificate is invalid, or because the server does not use TLS.
-    #[error("no TLS connection for {place}: {problem}")]
-    Tls { place: String, problem: String },
+    #[error("no TLS connection for {location}: {problem}")]
+    Tls { location: String, problem: String },
     #[error(
-        "the proxy refused the connection to {place}: {problem}; check the proxy's address and which destinations it allows"
+        "the proxy refused the connection to {location}: {problem}; check the proxy's address and which destinations it allows"
     )]
-    Proxy { place: String, problem: String },
-    #[error("{place}: the server answered {status}: {message}{}", retry_hint(.again_after))]
+    Proxy { location: String, problem: String },
+    #[error("{location}: the server answered {status}: {message}{}", retry_hint(.again_after))]
     Status {
-        place: String,
+        location: String,
         status: u16,
         message: String,
         /// The pause before a retry that the server requested with `Retry-After`.
         again_after: Option<Duration>,
     },
-    #[error("{place}: invalid response: {problem}")]
-    BadAnswer { place: String, problem: String },
+    #[error("{location}: invalid response: {problem}")]
+    BadAnswer { location: String, problem: String },
     #[error("CA file {0}")]
     Ca(TlsError),
     #[error("no modules can be fetched: {problem}")]

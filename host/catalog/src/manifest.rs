@@ -54,14 +54,14 @@ impl ModuleLayer {
     /// Finds the layer that contains the module. In an artifact, this is the only layer that is a module. In an image,
     /// it is the last layer, an archive with the module in it.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
-        module_of(bytes).map_err(|found| not_an_artifact(reference, found))
+        module_of(bytes).map_err(|content| not_an_artifact(reference, content))
     }
 }
 
-pub(crate) fn not_an_artifact(reference: &OciReference, found: String) -> Error {
+pub(crate) fn not_an_artifact(reference: &OciReference, content: String) -> Error {
     Error::NotAnArtifact {
         reference: Box::new(reference.clone()),
-        found,
+        content,
     }
 }
 
@@ -142,14 +142,14 @@ mod tests {
                 layers.join(",")
             )
         };
-        let found = |is_archive| {
+        let module_layer = |is_archive| {
             Ok(ModuleLayer {
                 digest,
                 size: 6,
                 is_archive,
             })
         };
-        let (module, archive) = (found(false), found(true));
+        let (module, archive) = (module_layer(false), module_layer(true));
         let tar = layer("application/vnd.oci.image.layer.v1.tar");
         let index = format!(r#"{{"schemaVersion":2,"mediaType":"{INDEX_TYPE}"}}"#);
         for (text, expected) in [

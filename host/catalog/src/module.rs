@@ -16,10 +16,10 @@ pub const MODULE_SIZE_LIMIT: u64 = 32 << 20;
 /// A module that was checked: it has the digest that the definition names, and the required signature. Only a
 /// [`Catalog`](crate::Catalog) creates modules.
 #[derive(Clone, derive_more::Debug)]
-#[debug("Module {{ reference: {reference:?}, digest: {:?}, verified: {verified:?}, .. }}", found.digest)]
+#[debug("Module {{ reference: {reference:?}, digest: {:?}, verified: {verified:?}, .. }}", fetched_module.digest)]
 pub struct Module {
     pub(crate) reference: ModuleReference,
-    pub(crate) found: FetchedModule,
+    pub(crate) fetched_module: FetchedModule,
     verified: VerifiedSignature,
     /// The signatures with which the module was checked; `None` if no signature was required.
     pub(crate) material: Option<Arc<Material>>,
@@ -50,13 +50,13 @@ impl FetchedModule {
     pub(crate) fn accept_unsigned(self, reference: &ModuleReference) -> Module {
         Module {
             reference: reference.clone(),
-            found: self,
+            fetched_module: self,
             verified: VerifiedSignature::Unrequired,
             material: None,
         }
     }
 
-    pub(crate) fn verified(
+    pub(crate) fn accept_signed(
         &self,
         reference: &ModuleReference,
         requirement: &Requirement,
@@ -70,7 +70,7 @@ impl FetchedModule {
         let verified = verify(requirement, subject, &material)?;
         Ok(Module {
             reference: reference.clone(),
-            found: self.clone(),
+            fetched_module: self.clone(),
             verified,
             material: Some(Arc::new(material)),
         })
@@ -84,11 +84,11 @@ impl Module {
 
     /// Returns the bytes of the module. They may be no valid component: only digest and signature were checked.
     pub fn bytes(&self) -> &Bytes {
-        &self.found.bytes
+        &self.fetched_module.bytes
     }
 
     pub fn digest(&self) -> Digest {
-        self.found.digest
+        self.fetched_module.digest
     }
 
     pub fn verified(&self) -> &VerifiedSignature {
@@ -103,7 +103,7 @@ pub(crate) fn read_file(path: &Path, limit: u64) -> Result<(Bytes, Digest), Erro
             Ok((bytes.into(), digest))
         }
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(Error::ModuleTooLarge {
-            place: path.display().to_string(),
+            location: path.display().to_string(),
             size: std::fs::metadata(path).map_or(limit.saturating_add(1), |metadata| metadata.len()),
             limit,
         }),
@@ -116,7 +116,7 @@ pub(crate) fn read_file(path: &Path, limit: u64) -> Result<(Bytes, Digest), Erro
 }
 
 fn advice(path: &Path) -> String {
-    let beside: Vec<_> = path
+    let neighbours: Vec<_> = path
         .parent()
         .and_then(|parent| parent.read_dir().ok())
         .into_iter()
@@ -124,9 +124,9 @@ fn advice(path: &Path) -> String {
         .flatten()
         .map(|file| file.path())
         .collect();
-    let stock = stock::advice(path, &beside);
-    if !stock.is_empty() || path.exists() {
-        return stock;
+    let stock_advice = stock::advice(path, &neighbours);
+    if !stock_advice.is_empty() || path.exists() {
+        return stock_advice;
     }
     let name = |path: &Path| {
         path.file_name()
@@ -134,7 +134,7 @@ fn advice(path: &Path) -> String {
             .to_string_lossy()
             .into_owned()
     };
-    let names = beside.iter().map(|file| name(file));
+    let names = neighbours.iter().map(|file| name(file));
     let fix = suggestion_or(
         &name(path),
         names,
@@ -143,10 +143,10 @@ fn advice(path: &Path) -> String {
     format!("; build the module, or correct `source`: {fix}")
 }
 
-pub(crate) fn check_pin(place: &str, pinned: Option<Digest>, actual: Digest) -> Result<(), Error> {
+pub(crate) fn check_pin(location: &str, pinned: Option<Digest>, actual: Digest) -> Result<(), Error> {
     match pinned {
         Some(expected) if expected != actual => Err(Error::DigestMismatch {
-            place: place.to_owned(),
+            location: location.to_owned(),
             expected,
             actual,
         }),

@@ -9,7 +9,7 @@ mod failure;
 mod https;
 mod images;
 mod index;
-mod partial;
+mod partial_download;
 mod push;
 mod redirect;
 mod registry;
@@ -49,7 +49,7 @@ impl Remote {
     pub(crate) async fn signatures(
         &self,
         reference: &ModuleReference,
-        found: &FetchedModule,
+        fetched_module: &FetchedModule,
         progress: OnProgress<'_>,
     ) -> Result<Material, Error> {
         match reference {
@@ -57,7 +57,7 @@ impl Remote {
             ModuleReference::Https(url) => Box::pin(self.network.signatures(reference, url, progress)).await,
             ModuleReference::Oci(artifact) => {
                 let repository = self.repository(artifact, RegistryAccess::Pull, progress);
-                Box::pin(repository.signatures(reference, found)).await
+                Box::pin(repository.signatures(reference, fetched_module)).await
             }
         }
     }
@@ -81,9 +81,9 @@ impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
     /// If a call with this key is running, waits for its result; otherwise runs `find`.
     async fn share(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
         let find = async {
-            let found = find.await;
+            let outcome = find.await;
             self.0.lock().remove(&key);
-            found
+            outcome
         };
         self.get(key.clone(), find).await
     }
@@ -105,12 +105,12 @@ impl Catalog {
             progress,
         };
         if freshness == Freshness::RecordedOnly {
-            return fetch.stored().await;
+            return fetch.stored_module().await;
         }
         let rule = inner.rule(reference).await?;
         let obtained = Box::pin(async {
-            let found = fetch.find(freshness).await?;
-            inner.checked(reference, rule, found, progress).await
+            let fetched_module = fetch.find(freshness).await?;
+            inner.checked(reference, rule, fetched_module, progress).await
         });
         let key = (reference.clone(), pinned, freshness);
         inner.remote.fetches.share(key, obtained).await
@@ -130,29 +130,29 @@ type RecordedModule = Option<(FetchedModule, Resolution)>;
 
 impl Fetch<'_> {
     async fn find(&self, freshness: Freshness) -> Result<FetchedModule, Error> {
-        let recorded = self.recorded().await?;
+        let recorded_module = self.recorded_module().await?;
         // A reference with a digest always means the same module, so it is not resolved again.
         let is_fixed = self.pinned.is_some()
             || matches!(self.reference, ModuleReference::Oci(artifact) if artifact.digest().is_some());
-        if let Some((found, _)) = &recorded
+        if let Some((fetched_module, _)) = &recorded_module
             && (is_fixed || freshness == Freshness::PreferRecorded)
         {
-            return Ok(found.clone());
+            return Ok(fetched_module.clone());
         }
         // The futures of the first two branches are large. In boxes, they do not enlarge futures that await this one.
         match self.reference {
-            ModuleReference::Https(url) => Box::pin(self.https(url, recorded)).await,
-            ModuleReference::Oci(artifact) => Box::pin(self.oci(artifact, recorded)).await,
+            ModuleReference::Https(url) => Box::pin(self.https(url, recorded_module)).await,
+            ModuleReference::Oci(artifact) => Box::pin(self.oci(artifact, recorded_module)).await,
             ModuleReference::File(_) => Err(self.not_fetched()),
         }
     }
 
     /// Returns the stored module of the reference if the signatures that were stored with it satisfy the policy.
-    async fn stored(&self) -> Result<Module, Error> {
-        let Some((found, _)) = self.recorded().await? else {
+    async fn stored_module(&self) -> Result<Module, Error> {
+        let Some((fetched_module, _)) = self.recorded_module().await? else {
             return Err(self.not_fetched());
         };
-        match self.inner.checked_offline(self.reference, found).await {
+        match self.inner.checked_offline(self.reference, fetched_module).await {
             // The signatures that were stored with the module do not satisfy the policy. The module may have been
             // signed after it was fetched, so the error says that fetching it may help.
             Err(Error::Signature(_)) => Err(self.not_fetched()),
@@ -160,33 +160,33 @@ impl Fetch<'_> {
         }
     }
 
-    async fn recorded(&self) -> Result<RecordedModule, Error> {
+    async fn recorded_module(&self) -> Result<RecordedModule, Error> {
         let (reference, pinned) = (self.reference.clone(), self.pinned);
-        let recorded = self.inner.in_store(move |store| {
+        let lookup = self.inner.in_store(move |store| {
             let recorded_resolution = match pinned {
                 Some(digest) => store.resolution_to(&reference, digest),
                 None => store.resolution(&reference),
             };
             let resolution = recorded_resolution?;
-            let found = FetchedModule {
+            let fetched_module = FetchedModule {
                 bytes: store.module(resolution.module)?,
                 digest: resolution.module,
                 manifest: resolution.manifest.as_ref().map(|(_, bytes)| bytes.clone()),
             };
-            Some((found, resolution))
+            Some((fetched_module, resolution))
         });
-        Ok(recorded.await?.flatten())
+        Ok(lookup.await?.flatten())
     }
 
     async fn stored_bytes(&self, digest: Digest) -> Result<Option<Bytes>, Error> {
-        let kept = self.inner.in_store(move |store| store.module(digest));
-        Ok(kept.await?.flatten())
+        let lookup = self.inner.in_store(move |store| store.module(digest));
+        Ok(lookup.await?.flatten())
     }
 
-    async fn record(&self, found: &FetchedModule, validator: Option<String>) -> Result<(), Error> {
-        let manifest = found.manifest.as_ref();
+    async fn record(&self, fetched_module: &FetchedModule, validator: Option<String>) -> Result<(), Error> {
+        let manifest = fetched_module.manifest.as_ref();
         self.keep_resolution(Resolution {
-            module: found.digest,
+            module: fetched_module.digest,
             manifest: manifest.map(|bytes| (Digest::of(bytes), bytes.clone())),
             validator,
             resolved: Moment::now().0,

@@ -41,7 +41,7 @@ const PLUGINS: [(&str, &[u8]); 0] = [];
 pub fn is_in_program(reference: &ModuleReference) -> bool {
     reference
         .stock_name()
-        .is_some_and(|name| compressed(&PLUGINS, &name).is_some())
+        .is_some_and(|name| compressed_module(&PLUGINS, &name).is_some())
 }
 
 /// Returns the module of a stock plugin if the program contains it and no file is at the path of the reference.
@@ -50,7 +50,7 @@ pub(crate) fn module(reference: &ModuleReference) -> Option<Bytes> {
 }
 
 fn module_among(plugins: &[(&str, &'static [u8])], reference: &ModuleReference) -> Option<Bytes> {
-    let module = compressed(plugins, &reference.stock_name()?)?;
+    let module = compressed_module(plugins, &reference.stock_name()?)?;
     match reference {
         ModuleReference::File(path) if !path.exists() => {
             let mut bytes = Vec::new();
@@ -61,9 +61,9 @@ fn module_among(plugins: &[(&str, &'static [u8])], reference: &ModuleReference) 
     }
 }
 
-fn compressed(plugins: &[(&str, &'static [u8])], name: &str) -> Option<&'static [u8]> {
-    let mut found = plugins.iter().filter(|(plugin, _)| *plugin == name);
-    found.next().map(|(_, module)| *module)
+fn compressed_module(plugins: &[(&str, &'static [u8])], name: &str) -> Option<&'static [u8]> {
+    let mut matching_plugins = plugins.iter().filter(|(plugin, _)| *plugin == name);
+    matching_plugins.next().map(|(_, module)| *module)
 }
 
 /// Returns advice about a stock plugin that is missing at `path`. `beside` lists the files in the same directory.
@@ -98,9 +98,9 @@ mod tests {
         let mut encoder = GzEncoder::new(&b"a module"[..], Compression::best());
         encoder.read_to_end(&mut module).unwrap();
         let plugins = [("image-policy", &*module.leak())];
-        let found = |name| module_among(&plugins, &ModuleReference::stock(name));
-        assert_eq!(found("image-policy").as_deref(), Some(&b"a module"[..]));
-        assert_eq!(found("edge-health"), None);
+        let find_module = |name| module_among(&plugins, &ModuleReference::stock(name));
+        assert_eq!(find_module("image-policy").as_deref(), Some(&b"a module"[..]));
+        assert_eq!(find_module("edge-health"), None);
         let ModuleReference::File(path) = ModuleReference::stock("image-policy") else {
             unreachable!("a stock plugin is a file");
         };
@@ -108,9 +108,9 @@ mod tests {
         assert_eq!(module_among(&plugins, &elsewhere), None);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, "another module").unwrap();
-        let of_file = found("image-policy");
+        let module_with_file = find_module("image-policy");
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(of_file, None);
+        assert_eq!(module_with_file, None);
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl Store {
     /// Reads the module with this digest. A damaged entry is removed and treated as missing.
     pub fn module(&self, digest: Digest) -> Option<Bytes> {
         let path = self.path(StoreEntryKind::Module, digest);
-        let bytes = read(&path)?;
+        let bytes = read_entry(&path)?;
         if Digest::of(&bytes) == digest {
             return Some(bytes.into());
         }
@@ -198,7 +198,8 @@ impl Store {
 
     /// Reads the stored signatures of a module of this reference. A damaged entry is removed and counts as missing.
     pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
-        serde_json::from_slice(&self.sealed(StoreEntryKind::Signature, name_with(reference, module))?).ok()
+        serde_json::from_slice(&self.read_sealed(StoreEntryKind::Signature, name_with(reference, module))?)
+            .ok()
     }
 
     pub(crate) fn keep_material(
@@ -211,9 +212,9 @@ impl Store {
         self.keep_sealed(StoreEntryKind::Signature, name_with(reference, module), &content)
     }
 
-    pub(crate) fn sealed(&self, kind: StoreEntryKind, name: Digest) -> Option<Vec<u8>> {
+    pub(crate) fn read_sealed(&self, kind: StoreEntryKind, name: Digest) -> Option<Vec<u8>> {
         let path = self.path(kind, name);
-        let mut entry = read(&path)?;
+        let mut entry = read_entry(&path)?;
         let is_intact = entry.split_at_checked(HEADER).is_some_and(|(header, content)| {
             let (magic, digest) = header.split_at(MAGIC.len());
             magic == MAGIC && digest == Digest::of(content).as_bytes()
@@ -285,7 +286,7 @@ impl Store {
     }
 }
 
-fn read(path: &Path) -> Option<Vec<u8>> {
+fn read_entry(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     match file::open(path).and_then(|mut file| file.read_to_end(&mut bytes)) {
         Ok(_) => {
@@ -319,7 +320,7 @@ fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<Com
     if seal != [digest.as_bytes().as_slice(), MAGIC].concat() || size > end {
         return Ok(None);
     }
-    let read = |from: u64, to: u64| -> io::Result<Vec<u8>> {
+    let read_range = |from: u64, to: u64| -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(to - from).map_err(io::Error::other)?];
         file.read_exact_at(&mut bytes, from)?;
         Ok(bytes)
@@ -327,9 +328,9 @@ fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<Com
     Ok(Some(CompiledForm {
         code: match mapped {
             Some(path) => CompiledCode::File(path.clone()),
-            None => CompiledCode::Memory(read(0, size)?),
+            None => CompiledCode::Memory(read_range(0, size)?),
         },
-        header: read(size, end)?,
+        header: read_range(size, end)?,
     }))
 }
 
@@ -364,9 +365,11 @@ fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 
 /// Returns whether the path still leads to the file that was opened there.
 pub(crate) fn is_linked(file: &File, path: &Path) -> io::Result<bool> {
-    let open = file.metadata()?;
+    let file_metadata = file.metadata()?;
     match fs::metadata(path) {
-        Ok(named) => Ok((open.dev(), open.ino()) == (named.dev(), named.ino())),
+        Ok(path_metadata) => {
+            Ok((file_metadata.dev(), file_metadata.ino()) == (path_metadata.dev(), path_metadata.ino()))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
@@ -386,9 +389,9 @@ fn private_directory(path: &Path) -> Result<(), Error> {
         .create(path)
         .map_err(failed(path))?;
     let metadata = fs::metadata(path).map_err(failed(path))?;
-    let (owner, me) = (metadata.uid(), rustix::process::geteuid().as_raw());
-    let problem = if owner != me {
-        format!("it belongs to user {owner}, not to {me}")
+    let (owner, user_id) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    let problem = if owner != user_id {
+        format!("it belongs to user {owner}, not to {user_id}")
     } else if metadata.mode() & 0o022 != 0 {
         let mode = metadata.mode() & 0o777;
         format!("its mode is {mode:o}, so other users may write to it")

@@ -118,9 +118,11 @@ impl Arguments {
     fn config(&self) -> crate::Result<AgentConfig> {
         self.gateway.may_get_token()?;
         if self.insecure_skip_verify == Some(true) {
-            return Err("--insecureSkipVerify: without verification, anybody between this agent and the gateway could \
+            return Err(
+                "--insecureSkipVerify: without verification, anybody between this agent and the gateway could \
                 take the token of the cluster; name the CA of the gateway with --ca or SERVER_CERT"
-                .into());
+                    .into(),
+            );
         }
         let register_token = match &self.register_token_file {
             Some(path) => files::read(path)?,

@@ -17,10 +17,10 @@ use crate::files;
 
 pub(crate) fn word<W: Keyword + Send + Sync>() -> impl TypedValueParser<Value = W> {
     PossibleValuesParser::new(W::KEYWORDS.iter().map(|(word, _)| *word)).try_map(|text| {
-        let found = W::KEYWORDS
+        let keyword = W::KEYWORDS
             .iter()
             .find(|(word, _)| word.eq_ignore_ascii_case(&text));
-        found
+        keyword
             .map(|(_, value)| *value)
             .ok_or_else(|| UnknownKeyword::new::<W>(&text))
     })
@@ -35,8 +35,8 @@ pub(crate) fn existing(text: &str) -> Result<PathBuf, String> {
             let beside = directory.unwrap_or(Path::new(".")).read_dir();
             let entries = beside.into_iter().flatten().flatten();
             let names = entries.map(|file| file.file_name().to_string_lossy().into_owned());
-            let near = did_you_mean(&path.file_name().unwrap_or_default().to_string_lossy(), names);
-            Err(format!("there is no such file or directory{near}"))
+            let suggestion = did_you_mean(&path.file_name().unwrap_or_default().to_string_lossy(), names);
+            Err(format!("there is no such file or directory{suggestion}"))
         }
         _ => Ok(path),
     }
@@ -64,10 +64,10 @@ pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-pub(crate) fn definitions_or_configured(given: &[PathBuf], config: Option<&Config>) -> Vec<PathBuf> {
-    match (config, given) {
+pub(crate) fn definitions_or_configured(paths: &[PathBuf], config: Option<&Config>) -> Vec<PathBuf> {
+    match (config, paths) {
         (Some(config), []) => config.definition_files().map(Path::to_owned).collect(),
-        _ => given.to_vec(),
+        _ => paths.to_vec(),
     }
 }
 
@@ -97,11 +97,13 @@ pub(crate) fn load(paths: &[PathBuf]) -> crate::Result<Vec<ChainDefinition>> {
 }
 
 pub(crate) fn no_definition(paths: &[PathBuf]) -> String {
-    let place = match paths {
+    let location = match paths {
         [] => String::new(),
         paths => format!(" in {}", files::list(paths)),
     };
-    format!("no definition was found{place}; name files, or directories with *.yaml, *.yml or *.json in them")
+    format!(
+        "no definition was found{location}; name files, or directories with *.yaml, *.yml or *.json in them"
+    )
 }
 
 #[cfg(test)]

@@ -119,10 +119,10 @@ async fn audit_cluster(
     };
     let tables = arguments.tables(config, Some(&cluster), ensembles).await?;
     let client = AuditClient::new(cluster, arguments.rate);
-    let all: Vec<&Table> = tables.iter().map(|table| &**table).collect();
+    let all_tables: Vec<&Table> = tables.iter().map(|table| &**table).collect();
     let DiscoveredResources {
         resources, unknown, ..
-    } = client.discover(&all).await?;
+    } = client.discover(&all_tables).await?;
     for (group, error) in unknown {
         tracing::warn!("{group} is not audited: {error}");
     }
@@ -130,14 +130,14 @@ async fn audit_cluster(
 
     let auditor = arguments.auditor(tables);
     let mut report = AuditReport::new(auditor.compares());
-    let shown = spinner();
+    let progress_bar = spinner();
     for resource in resources {
-        shown.set_message(resource.name());
+        progress_bar.set_message(resource.name());
         let mut pages = Pages::new(&resource, arguments.namespace.as_deref(), arguments.page);
         loop {
             match pages.next(&client).await {
                 Ok(Some(objects)) => {
-                    shown.inc(objects.len() as u64);
+                    progress_bar.inc(objects.len() as u64);
                     let objects = objects.into_iter();
                     let requests = objects.map(|object| resource.request(object)).collect();
                     let add = |judged| report.add(&resource, judged);
@@ -151,7 +151,7 @@ async fn audit_cluster(
             }
         }
     }
-    shown.finish_and_clear();
+    progress_bar.finish_and_clear();
     Ok(report)
 }
 
@@ -168,45 +168,48 @@ async fn audit_lists(
     let tables = arguments.tables(config, cluster.as_ref(), ensembles).await?;
     let auditor = arguments.auditor(tables);
     let mut report = AuditReport::new(auditor.compares());
-    let mut found = BTreeSet::new();
+    let mut resource_names = BTreeSet::new();
     let mut missing: Vec<&String> = arguments.resource.iter().collect();
-    let shown = spinner();
+    let progress_bar = spinner();
     let unread = lists
         .read(async |requests| {
-            shown.inc(requests.len() as u64);
-            let mut of_resources: Vec<(AuditedResource, Vec<Request>)> = Vec::new();
+            progress_bar.inc(requests.len() as u64);
+            let mut requests_by_resource: Vec<(AuditedResource, Vec<Request>)> = Vec::new();
             for request in requests {
                 let resource = AuditedResource {
                     kind: request.kind.clone(),
                     resource: request.resource.clone(),
                     is_namespaced: request.namespace.is_some(),
                 };
-                found.insert(resource.name());
+                resource_names.insert(resource.name());
                 missing.retain(|name| !resource.is_called(name));
                 if !arguments.is_selected(&resource)
                     || (arguments.namespace.is_some() && arguments.namespace != request.namespace)
                 {
                     continue;
                 }
-                match of_resources.iter_mut().find(|(known, _)| *known == resource) {
+                match requests_by_resource
+                    .iter_mut()
+                    .find(|(other, _)| *other == resource)
+                {
                     Some((_, requests)) => requests.push(request),
-                    None => of_resources.push((resource, vec![request])),
+                    None => requests_by_resource.push((resource, vec![request])),
                 }
             }
-            for (resource, requests) in of_resources {
-                shown.set_message(resource.name());
+            for (resource, requests) in requests_by_resource {
+                progress_bar.set_message(resource.name());
                 let add = |judged| report.add(&resource, judged);
                 auditor.audit(&resource, requests, add).await;
             }
         })
         .await;
-    shown.finish_and_clear();
+    progress_bar.finish_and_clear();
     if let Some(name) = missing.first()
         && unread.is_empty()
-        && !found.is_empty()
+        && !resource_names.is_empty()
     {
-        let found: Vec<_> = found.into_iter().collect();
-        return Err(format!("--resource: no list has {name}; they have {}", found.join(", ")).into());
+        let names: Vec<_> = resource_names.into_iter().collect();
+        return Err(format!("--resource: no list has {name}; they have {}", names.join(", ")).into());
     }
     for IncompleteList { path, reason } in unread {
         report.not_listed(path, &reason);
@@ -279,12 +282,14 @@ impl Arguments {
     fn selected(&self, resources: Vec<AuditedResource>) -> crate::Result<Vec<AuditedResource>> {
         for name in &self.resource {
             if !resources.iter().any(|resource| resource.is_called(name)) {
-                let known: Vec<_> = resources.iter().map(AuditedResource::name).collect();
-                let known = match known.as_slice() {
+                let resource_names: Vec<_> = resources.iter().map(AuditedResource::name).collect();
+                let alternatives = match resource_names.as_slice() {
                     [] => "no chain is for a resource that the cluster has".to_owned(),
                     names => format!("chains are for {}", names.join(", ")),
                 };
-                return Err(format!("--resource: no chain is for {name} in this cluster; {known}").into());
+                return Err(
+                    format!("--resource: no chain is for {name} in this cluster; {alternatives}").into(),
+                );
             }
         }
         Ok(resources

@@ -70,7 +70,7 @@ struct BenchedVersion {
     request_times: Vec<Duration>,
     costs: Vec<CallCost>,
     /// The number of bytes of memory that the plugins write during a request. `None` if it could not be measured.
-    touched: Option<u64>,
+    touched_byte_count: Option<u64>,
     round_medians: Vec<Duration>,
 }
 
@@ -96,27 +96,28 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
             let meter = Arc::new(CallMeter::default());
             let builder = arguments.hooks.builder(hooks, config.as_ref(), Some(&meter))?;
             let table = builder.build().await?.table();
-            for found in &requests {
-                check(&table, found)
+            for located_request in &requests {
+                check(&table, located_request)
                     .await
                     .map_err(|why| format!("{}: {why}", hooks.display()))?;
             }
-            let of_memory = Arc::new(CallMeter::of_memory());
+            let memory_meter = Arc::new(CallMeter::of_memory());
             let builder = arguments
                 .hooks
-                .builder(hooks, config.as_ref(), Some(&of_memory))?;
-            let touched = touched_bytes(&builder.build().await?.table(), &of_memory, &requests).await;
+                .builder(hooks, config.as_ref(), Some(&memory_meter))?;
+            let touched_byte_count =
+                touched_bytes(&builder.build().await?.table(), &memory_meter, &requests).await;
             versions.push(BenchedVersion {
                 hooks: hooks.display().to_string(),
                 table,
                 meter,
                 request_times: Vec::new(),
                 costs: Vec::new(),
-                touched,
+                touched_byte_count,
                 round_medians: Vec::new(),
             });
         }
-        let requests: Vec<_> = requests.into_iter().map(|found| found.request).collect();
+        let requests: Vec<_> = requests.into_iter().map(|located| located.request).collect();
         measure(&mut versions, &requests, arguments.time).await;
         Ok::<_, crate::Error>(BenchReport::new(versions))
     })??;
@@ -124,17 +125,17 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
-    let place = &found.place;
-    let outcome = table.admit(found.request.clone()).await;
+async fn check(table: &Table, located_request: &LocatedRequest) -> Result<(), String> {
+    let location = &located_request.location;
+    let outcome = table.admit(located_request.request.clone()).await;
     if outcome.trace.is_empty() {
         return Err(format!(
-            "no chain is for the request in {place}; `admittance run` says why"
+            "no chain is for the request in {location}; `admittance run` says why"
         ));
     }
     match outcome.decision {
         Decision::Refused(refusal) if matches!(refusal.cause, RefusalCause::Failed(_)) => {
-            Err(format!("{place}: {refusal}"))
+            Err(format!("{location}: {refusal}"))
         }
         _ => Ok(()),
     }
@@ -142,16 +143,16 @@ async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
 
 /// Returns the median number of bytes that plugins write per request. `None` if it cannot be measured.
 async fn touched_bytes(table: &Table, meter: &CallMeter, requests: &[LocatedRequest]) -> Option<u64> {
-    let mut touched = Vec::new();
-    for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {
-        table.admit(found.request.clone()).await;
+    let mut byte_counts = Vec::new();
+    for (number, located_request) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {
+        table.admit(located_request.request.clone()).await;
         let cost = meter.take();
         if number >= MEMORY_REQUESTS {
-            touched.extend(cost.and_then(|cost| cost.touched));
+            byte_counts.extend(cost.and_then(|cost| cost.touched));
         }
     }
-    touched.sort_unstable();
-    quantile(&touched, 0.5)
+    byte_counts.sort_unstable();
+    quantile(&byte_counts, 0.5)
 }
 
 /// Measures all versions in each round, in alternating order. The first rounds warm up the machine.
@@ -183,9 +184,9 @@ async fn run_round(version: &BenchedVersion, requests: &[Request]) -> (Vec<Durat
     let (mut times, mut costs) = (Vec::new(), Vec::new());
     for request in requests.iter().cycle() {
         let request = request.clone();
-        let sent = Instant::now();
+        let call_start = Instant::now();
         let outcome = version.table.admit(request).await;
-        times.push(sent.elapsed());
+        times.push(call_start.elapsed());
         drop(outcome);
         costs.extend(version.meter.take());
         if started.elapsed() >= ROUND {

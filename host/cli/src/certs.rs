@@ -73,8 +73,8 @@ pub(crate) struct Arguments {
 impl Arguments {
     fn subjects(&self) -> Vec<CertificateSubject> {
         let of_service = |service: &Service| {
-            let own = service.hosts().into_iter();
-            CertificateSubject::Server(own.chain(self.hosts.iter().cloned()).collect())
+            let service_hosts = service.hosts().into_iter();
+            CertificateSubject::Server(service_hosts.chain(self.hosts.iter().cloned()).collect())
         };
         let mut subjects: Vec<_> = self.services.iter().map(of_service).collect();
         if subjects.is_empty() && !self.hosts.is_empty() {
@@ -90,8 +90,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     arguments.output.print(&report, CertificateReport::to_string)
 }
 
-fn creation_error(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
-    move |error| format!("{what} cannot be made: {error}")
+fn creation_error(subject: impl Display) -> impl FnOnce(rcgen::Error) -> String {
+    move |error| format!("{subject} cannot be made: {error}")
 }
 
 /// If the CA is valid for less than this time, the report advises making a new one.
@@ -121,10 +121,10 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Certificate
     let (authority, is_new) = authority(&ca_files, arguments, now)?;
     let mut certificates = Vec::new();
     for (subject, files) in subjects {
-        let kept = arguments.renew.then(|| read(&files).ok()).flatten();
-        let kept =
-            kept.and_then(|[certificate, key]| authority.good_until(&certificate, &key, &subject, now));
-        let not_after = match kept {
+        let current_pair = arguments.renew.then(|| read(&files).ok()).flatten();
+        let current_expiry = current_pair
+            .and_then(|[certificate, key]| authority.good_until(&certificate, &key, &subject, now));
+        let not_after = match current_expiry {
             Some(not_after) => not_after,
             None => {
                 let issued = authority
@@ -139,7 +139,7 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Certificate
             names: subject.names(),
             entry: FileEntry {
                 files,
-                is_new: kept.is_none(),
+                is_new: current_expiry.is_none(),
                 not_after,
             },
         });
@@ -160,20 +160,20 @@ fn planned(
     arguments: &Arguments,
     ca_files: &CertificateFiles,
 ) -> Result<Vec<(CertificateSubject, CertificateFiles)>, String> {
-    let mut taken = vec![ca_files.certificate.clone(), arguments.out.join("ca.pem")];
-    let mut planned = Vec::new();
+    let mut reserved_paths = vec![ca_files.certificate.clone(), arguments.out.join("ca.pem")];
+    let mut plan = Vec::new();
     for subject in arguments.subjects() {
         let files = CertificateFiles::in_directory(&arguments.out, &subject.file_name());
-        if taken.contains(&files.certificate) {
+        if reserved_paths.contains(&files.certificate) {
             return Err(format!(
                 "two certificates would both be written to {}; change one of the names",
                 files.certificate.display()
             ));
         }
-        taken.push(files.certificate.clone());
-        planned.push((subject, files));
+        reserved_paths.push(files.certificate.clone());
+        plan.push((subject, files));
     }
-    Ok(planned)
+    Ok(plan)
 }
 
 fn authority(

@@ -121,7 +121,7 @@ impl StageMistake {
     /// Returns a mistake for each setting that the plugin rejected. If the error is not about settings, returns one
     /// mistake for the whole stage.
     fn all_of(error: &StageError) -> Vec<Self> {
-        let of = |location, message| Self {
+        let stage_mistake = |location, message| Self {
             location,
             chain: error.chain.clone(),
             stage: error.stage.clone(),
@@ -130,7 +130,7 @@ impl StageMistake {
         };
         let StageErrorCause::Plugin(admittance_sandbox::Error::Settings(mistakes)) = &error.cause else {
             let module = module_location(&error.location, error.candidate);
-            return vec![of(
+            return vec![stage_mistake(
                 module.unwrap_or_else(|| error.location.clone()),
                 error.cause.to_string(),
             )];
@@ -138,14 +138,14 @@ impl StageMistake {
         let problems = mistakes.iter().map(|mistake| {
             // The value of a setting may be a text of several lines, such as a Rego policy. A plugin's message about
             // such a text begins with a line number within the text, such as `line 3:`.
-            let place = mistake
+            let line_and_text = mistake
                 .message
                 .strip_prefix("line ")
                 .and_then(|rest| rest.split_once(':'));
-            let line = place.and_then(|(line, _)| line.parse().ok());
+            let line = line_and_text.and_then(|(line, _)| line.parse().ok());
             let location = setting_location(&error.location, error.candidate, &mistake.pointer, line);
             let message = format!("the plugin rejected its settings: {mistake}");
-            of(location.unwrap_or_else(|| error.location.clone()), message)
+            stage_mistake(location.unwrap_or_else(|| error.location.clone()), message)
         });
         problems.collect()
     }
@@ -183,7 +183,7 @@ pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync
 
 fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
     let (definitions, config) = match documents(arguments) {
-        Ok(read) => read,
+        Ok(documents) => documents,
         Err(mistakes) => {
             let warnings = ambiguities(&arguments.files);
             return Ok(CheckReport::Documents {
@@ -226,8 +226,8 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         let unknown = exception.unknown(&definitions.chains);
         exception.warning(now).into_iter().chain(unknown)
     });
-    let given = arguments.files.iter().map(PathBuf::as_path);
-    let paths = given.chain(config.iter().flat_map(Config::definition_files));
+    let argument_paths = arguments.files.iter().map(PathBuf::as_path);
+    let paths = argument_paths.chain(config.iter().flat_map(Config::definition_files));
     let of_directories = paths.filter_map(empty_directory);
     let of_definitions = of_directories.chain(of_chains).chain(of_exceptions);
     Ok(CheckReport::Valid {
@@ -240,9 +240,9 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
 }
 
 fn unread_stores(config: Option<&Config>) -> Vec<String> {
-    let places = config.into_iter().flat_map(|config| &config.definitions);
-    let unread = places.filter(|place| place.path().is_none());
-    unread.map(|place| place.name()).collect()
+    let locations = config.into_iter().flat_map(|config| &config.definitions);
+    let unread = locations.filter(|location| location.path().is_none());
+    unread.map(|location| location.name()).collect()
 }
 
 fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mistakes> {
@@ -269,10 +269,13 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
 
 /// Returns a mistake for each feature that a namespaced chain uses although the configuration forbids it.
 fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
-    let namespaced = config.definitions.iter().find_map(|place| place.namespaced());
+    let namespaced = config
+        .definitions
+        .iter()
+        .find_map(|location| location.namespaced());
     let is_given = |chain: &&ChainDefinition| {
         let mut of_config = config.definition_files();
-        !of_config.any(|place| Path::new(&chain.source.file).starts_with(place))
+        !of_config.any(|path| Path::new(&chain.source.file).starts_with(path))
     };
     let chains = definitions.chains.iter().filter(is_given);
     let mistakes = namespaced
@@ -311,15 +314,15 @@ impl CheckReport {
                 });
                 let exceptions = definitions.exceptions.iter().map(|definition| {
                     let Exception { name, until, .. } = &*definition.exception;
-                    let stages = excepted(definition).join(", ");
+                    let stages = excepted_stages(definition).join(", ");
                     format!(
                         "{GOOD}ok{GOOD:#}  exception {name} until {}: {stages}\n",
                         human::clock(*until)
                     )
                 });
                 let supporting = definitions.supporting.iter();
-                let unread = unchecked.iter().map(|place| {
-                    format!("not checked: the definitions in {place}; `serve` checks them when it starts\n")
+                let unread = unchecked.iter().map(|store| {
+                    format!("not checked: the definitions in {store}; `serve` checks them when it starts\n")
                 });
                 return chains
                     .chain(exceptions)
@@ -346,12 +349,12 @@ impl CheckReport {
                 warnings,
                 unchecked,
             } => {
-                let described =
+                let chain_json =
                     |chain: &ChainDefinition| json!({"name": chain.name, "stages": stages(chain)});
-                let chains: Vec<_> = definitions.chains.iter().map(described).collect();
+                let chains: Vec<_> = definitions.chains.iter().map(chain_json).collect();
                 let rows = definitions.exceptions.iter().map(|definition| {
                     let Exception { name, until, .. } = &*definition.exception;
-                    json!({"name": &**name, "expires": until, "stages": excepted(definition)})
+                    json!({"name": &**name, "expires": until, "stages": excepted_stages(definition)})
                 });
                 let exceptions: Vec<_> = rows.collect();
                 json!({
@@ -383,7 +386,7 @@ impl CheckReport {
     }
 }
 
-fn excepted(definition: &ExceptionDefinition) -> Vec<String> {
+fn excepted_stages(definition: &ExceptionDefinition) -> Vec<String> {
     definition.stages.iter().map(ToString::to_string).collect()
 }
 
@@ -439,17 +442,18 @@ mod tests {
                 store: None,
                 output: Output::Text,
             });
-            let (was_valid, found) = match report.unwrap() {
+            let (was_valid, messages) = match report.unwrap() {
                 CheckReport::Valid { warnings, .. } => (true, warnings),
                 report => (false, report.problems()),
             };
             assert_eq!(
-                (was_valid, found.len()),
+                (was_valid, messages.len()),
                 (is_valid, expected.iter().len()),
-                "{found:?}"
+                "{messages:?}"
             );
-            let is_found = expected.is_none_or(|expected| found.iter().any(|text| text.contains(expected)));
-            assert!(is_found, "{found:?}");
+            let is_found =
+                expected.is_none_or(|expected| messages.iter().any(|text| text.contains(expected)));
+            assert!(is_found, "{messages:?}");
             std::fs::remove_dir_all(path("chains")).unwrap();
         }
     }

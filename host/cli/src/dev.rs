@@ -18,7 +18,7 @@ use crate::{
     host, logging,
     output::{BAD, DIM, GOOD},
     project::Project,
-    surroundings::SurroundingFiles,
+    simulation::SurroundingFiles,
 };
 
 /// Build and test a plugin's project after every change, and serve its chain to AdmissionReviews.
@@ -93,7 +93,7 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
     loop {
         // Watching starts before the files are read, so that no change is missed.
         let mut watch = Watch::new(
-            watched(&arguments.project, project.files(), chain),
+            watched_paths(&arguments.project, project.files(), chain),
             WatchConfig::default(),
         )
         .await;
@@ -160,7 +160,7 @@ async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     Ok(())
 }
 
-fn watched(project: &Path, files: impl Iterator<Item = PathBuf>, chain: &Path) -> Vec<PathBuf> {
+fn watched_paths(project: &Path, files: impl Iterator<Item = PathBuf>, chain: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = files.chain([chain.to_owned()]).collect();
     let mut directories = vec![project.join("src"), project.join("tests")];
     while let Some(directory) = directories.pop() {
@@ -187,7 +187,7 @@ mod tests {
         }
         fs::write(folder.path().join("Cargo.toml"), "").unwrap();
         let project = Project::at(folder.path()).unwrap();
-        let paths = watched(folder.path(), project.files(), Path::new("chains"));
+        let paths = watched_paths(folder.path(), project.files(), Path::new("chains"));
         let mut names: Vec<_> = paths
             .iter()
             .map(|path| {

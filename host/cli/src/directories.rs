@@ -11,9 +11,9 @@ use std::{
 
 use admittance::{Digest, catalog::Store};
 
-/// Returns `named`, or the user's default directory. If the default cannot be created, warns and returns `None`.
-pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
-    named.or_else(|| {
+/// Returns `explicit_directory`, or the user's default directory. If it cannot be created, warns and returns `None`.
+pub(crate) fn store(explicit_directory: Option<PathBuf>) -> Option<PathBuf> {
+    explicit_directory.or_else(|| {
         usable(default_store(&variable), "store", |directory| {
             Store::open(directory)
                 .map(drop)
@@ -22,8 +22,8 @@ pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     })
 }
 
-pub(crate) fn history(named: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
-    named.or_else(|| {
+pub(crate) fn history(explicit_directory: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
+    explicit_directory.or_else(|| {
         usable(
             default_history(configuration, &variable),
             "history",
@@ -36,7 +36,7 @@ pub(crate) fn history(named: Option<PathBuf>, configuration: &Path) -> Option<Pa
 
 fn usable(
     default: Option<PathBuf>,
-    what: &'static str,
+    kind: &'static str,
     try_it: impl FnOnce(&Path) -> Result<(), String>,
 ) -> Option<PathBuf> {
     let problem = match default {
@@ -46,7 +46,7 @@ fn usable(
         },
         None => "this user has no home directory".to_owned(),
     };
-    tracing::warn!("running without a {what} directory: {problem}; name one with --{what}");
+    tracing::warn!("running without a {kind} directory: {problem}; name one with --{kind}");
     None
 }
 
@@ -100,8 +100,8 @@ mod tests {
 
     fn environment<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> + 'a {
         |name| {
-            let found = pairs.iter().find(|(key, _)| *key == name)?;
-            Some(found.1.into())
+            let pair = pairs.iter().find(|(key, _)| *key == name)?;
+            Some(pair.1.into())
         }
     }
 

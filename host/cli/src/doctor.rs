@@ -140,13 +140,13 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<DoctorFinding>> {
             .iter()
             .filter_map(|status| certificate(status, now)),
     );
-    let named = store.clone().or(config.store.directory.clone());
-    let store = directories::store(named.clone());
+    let store_directory = store.clone().or(config.store.directory.clone());
+    let store = directories::store(store_directory.clone());
     findings.push(directory("store", store.as_deref()));
     let history = directories::history(config.history.directory.clone(), path);
     findings.push(directory("history", history.as_deref()));
     findings.extend(crate::block_on(upstream(&config))?);
-    let checked = check::configuration(path, named)?;
+    let checked = check::configuration(path, store_directory)?;
     let problems = checked.problems.into_iter();
     findings.extend(problems.map(|mistake| DoctorFinding::problem("definitions", mistake)));
     let warnings = checked.warnings.into_iter();
@@ -208,15 +208,15 @@ fn certificate(status: &CertificateState, now: SystemTime) -> Option<DoctorFindi
             SUBJECT,
             format!("the certificate of {name} has expired: replace it; {renew}"),
         ),
-        Ok(left) if left <= EXPIRES_SOON => {
-            let hours = left.as_secs() / 3600;
+        Ok(remaining) if remaining <= EXPIRES_SOON => {
+            let hours = remaining.as_secs() / 3600;
             DoctorFinding::warning(
                 SUBJECT,
                 format!("the certificate of {name} expires in {hours} hours: replace it; {renew}"),
             )
         }
-        Ok(left) => {
-            let days = left.as_secs() / 86_400;
+        Ok(remaining) => {
+            let days = remaining.as_secs() / 86_400;
             DoctorFinding::ok(
                 SUBJECT,
                 format!("the certificate of {name} is valid for {days} more days"),
@@ -231,34 +231,34 @@ fn directory(subject: &'static str, path: Option<&Path>) -> DoctorFinding {
                        in the configuration";
         return DoctorFinding::warning(subject, message);
     };
-    let place = path.display();
-    let written = std::fs::create_dir_all(path).and_then(|()| tempfile::tempfile_in(path));
-    match (written, machine::free_space(path)) {
+    let location = path.display();
+    let write_probe = std::fs::create_dir_all(path).and_then(|()| tempfile::tempfile_in(path));
+    match (write_probe, machine::free_space(path)) {
         (Err(error), _) => DoctorFinding::problem(
             subject,
             format!(
-                "{place}: {error}; give it to the user that `serve` runs as (`chown`), or name another directory"
+                "{location}: {error}; give it to the user that `serve` runs as (`chown`), or name another directory"
             ),
         ),
         (Ok(_), Some(free)) if free < machine::NEEDED_SPACE => DoctorFinding::warning(
             subject,
             format!(
-                "{place}: only {} MiB are free on its file system; make room",
+                "{location}: only {} MiB are free on its file system; make room",
                 free >> 20
             ),
         ),
-        (Ok(_), _) => DoctorFinding::ok(subject, format!("{place} can be written")),
+        (Ok(_), _) => DoctorFinding::ok(subject, format!("{location} can be written")),
     }
 }
 
 async fn upstream(config: &Config) -> Option<DoctorFinding> {
     const SUBJECT: &str = "upstream";
-    let behind = match config.front.connect(&Ensembles::open(&config.zookeeper)) {
-        Ok(behind) => behind?,
+    let connection = match config.front.connect(&Ensembles::open(&config.zookeeper)) {
+        Ok(upstream_connection) => upstream_connection?,
         Err(error) => return Some(DoctorFinding::problem(SUBJECT, error.to_string())),
     };
     let request = Request::get("/").body(Body::empty()).ok()?;
-    Some(match behind.upstream.send(request).await {
+    Some(match connection.upstream.send(request).await {
         Ok(response) => DoctorFinding::ok(
             SUBJECT,
             format!("it answers ({} for /)", response.status().as_u16()),
@@ -281,8 +281,8 @@ mod tests {
 
     #[test]
     fn a_port_that_is_taken_is_reported_with_advice() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let finding = port("listen.address", taken.local_addr().unwrap()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let finding = port("listen.address", listener.local_addr().unwrap()).unwrap();
         assert_eq!(finding.severity, Severity::Warning);
         assert!(finding.message.contains("in use"), "{}", finding.message);
         // No machine has the address 192.0.2.1, because it is reserved for documentation.

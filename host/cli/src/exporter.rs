@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 /// Users of a gateway may create any number of clusters, so the values of this label are limited.
 const CLUSTER: &str = "cluster";
 /// The maximum number of different values of each label. Most values are names that users choose.
-const MOST_VALUES: [(&str, usize); 8] = [
+const VALUE_COUNT_LIMITS: [(&str, usize); 8] = [
     (CLUSTER, 512),
     ("chain", 4096),
     ("definition", 4096),
@@ -59,7 +59,7 @@ struct Exporter {
     lasting: PrometheusRecorder,
     of_clusters: PrometheusRecorder,
     forgotten_after: Duration,
-    /// The values of each label in [`MOST_VALUES`], each with the time of its last use.
+    /// The values of each label in [`VALUE_COUNT_LIMITS`], each with the time of its last use.
     values: Mutex<HashMap<&'static str, HashMap<String, Instant>>>,
 }
 
@@ -92,8 +92,8 @@ impl Exporter {
             &self.lasting
         };
         let is_within = |label: &&Label| {
-            let limit = MOST_VALUES.iter().find(|(name, _)| *name == label.key());
-            limit.is_none_or(|(name, most)| self.use_value(name, *most, label.value()))
+            let limit = VALUE_COUNT_LIMITS.iter().find(|(name, _)| *name == label.key());
+            limit.is_none_or(|(name, value_count_max)| self.use_value(name, *value_count_max, label.value()))
         };
         let mut beyond_labels = key.labels().filter(|label| !is_within(label)).peekable();
         if beyond_labels.peek().is_none() {
@@ -112,19 +112,19 @@ impl Exporter {
         (recorder, Cow::Owned(key))
     }
 
-    /// Returns `false` if the value is new, but the label has `most` values already.
-    fn use_value(&self, label: &'static str, most: usize, value: &str) -> bool {
+    /// Returns `false` if the value is new, but the label has `value_count_max` values already.
+    fn use_value(&self, label: &'static str, value_count_max: usize, value: &str) -> bool {
         let now = Instant::now();
         let mut locked = self.values.lock();
         let values = locked.entry(label).or_default();
-        if let Some(used) = values.get_mut(value) {
-            *used = now;
+        if let Some(last_used) = values.get_mut(value) {
+            *last_used = now;
             return true;
         }
-        if values.len() >= most && label == CLUSTER {
-            values.retain(|_, used| now.duration_since(*used) < self.forgotten_after);
+        if values.len() >= value_count_max && label == CLUSTER {
+            values.retain(|_, last_used| now.duration_since(*last_used) < self.forgotten_after);
         }
-        if values.len() >= most {
+        if values.len() >= value_count_max {
             return false;
         }
         values.insert(value.to_owned(), now);

@@ -45,21 +45,21 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
 ];
 
-const OTHERS: &str = "Shell and editor";
+const OTHER_HEADING: &str = "Shell and editor";
 
 pub(crate) fn program() -> Command {
     let program = crate::Arguments::command();
-    let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let is_grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
     let mut template = "{about-with-newline}\n{usage-heading} {usage}\n\n".to_owned();
     for (heading, names) in GROUPS {
         let commands = names.iter().filter_map(|name| program.find_subcommand(name));
         add_group(&mut template, heading, commands);
     }
-    let others = program.get_subcommands();
+    let subcommands = program.get_subcommands();
     add_group(
         &mut template,
-        OTHERS,
-        others.filter(|command| !grouped(command.get_name())),
+        OTHER_HEADING,
+        subcommands.filter(|command| !is_grouped(command.get_name())),
     );
     let header = *program.get_styles().get_header();
     let _ = writeln!(template, "{header}Options:{header:#}\n{{options}}");

@@ -101,14 +101,14 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     if has_text {
         DefinitionSet::of_files(vec![DefinitionFile::file(to, imported.text.clone())]).chains()?;
     }
-    let written = writes && has_text;
-    if written {
+    let writes_file = writes && has_text;
+    if writes_file {
         files::FileDraft::new(to, imported.text.as_bytes(), PUBLIC)?.publish(arguments.force)?;
     }
-    let report = report(&imported, written.then_some(to));
+    let report = report(&imported, writes_file.then_some(to));
     arguments
         .output
-        .print(&report, |_| text(&imported, written.then_some(to)))?;
+        .print(&report, |_| text(&imported, writes_file.then_some(to)))?;
     let mut results = imported.definitions.iter().map(|definition| definition.result);
     Ok(crate::exit_code(
         !imported.definitions.is_empty() && results.all(|result| result != ImportResult::Invalid),
@@ -124,15 +124,15 @@ fn sources(arguments: &Arguments) -> crate::Result<Vec<DefinitionFile>> {
 }
 
 /// Returns the report as JSON. Scripts depend on its form, so fields may only be added.
-fn report(imported: &Import, written: Option<&Path>) -> Json {
+fn report(imported: &Import, output_path: Option<&Path>) -> Json {
     json!({
         "definitions": imported.definitions,
         "skipped": imported.skipped,
-        "written": written,
+        "written": output_path,
     })
 }
 
-fn text(imported: &Import, written: Option<&Path>) -> String {
+fn text(imported: &Import, output_path: Option<&Path>) -> String {
     let mut table = TextTable::new(["DEFINITION", "RESULT", "CHAIN"]);
     for definition in &imported.definitions {
         table.row([
@@ -160,7 +160,7 @@ fn text(imported: &Import, written: Option<&Path>) -> String {
             text += &format!("  {reason}\n");
         }
     }
-    match written {
+    match output_path {
         Some(path) => text += &format!("\n{GOOD}written{GOOD:#} to {}\n", path.display()),
         None => text += &format!("\n{DIM}nothing was written{DIM:#}\n"),
     }

@@ -75,16 +75,16 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         let problem = "it is a file; name a directory with --directory";
         return Err(files::at(&arguments.directory)(problem).into());
     }
-    let written = [(DEFAULT_CONFIG, config), (CHAIN, chain), (request, content)]
+    let new_files = [(DEFAULT_CONFIG, config), (CHAIN, chain), (request, content)]
         .map(|(path, content)| (arguments.directory.join(path), content));
-    if let Some((path, _)) = written.iter().find(|(path, _)| path.exists()) {
+    if let Some((path, _)) = new_files.iter().find(|(path, _)| path.exists()) {
         let error = format!(
             "{} exists; name another directory with --directory",
             path.display()
         );
         return Err(error.into());
     }
-    for (path, content) in &written {
+    for (path, content) in &new_files {
         std::fs::create_dir_all(files::directory(path)).map_err(files::at(path))?;
         FileDraft::new(path, content.as_bytes(), files::PUBLIC)?.publish(false)?;
     }

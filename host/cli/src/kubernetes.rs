@@ -252,8 +252,8 @@ impl PreparedInstallation {
             let is_given = installation.certs.is_some()
                 || configuration.names_certificate
                 || configuration.has_own_admin_tls();
-            let own = (!is_given).then(OwnCertificate::default);
-            configuration.keep_webhooks(&installation.registration(), own)?;
+            let own_certificate = (!is_given).then(OwnCertificate::default);
+            configuration.keep_webhooks(&installation.registration(), own_certificate)?;
         }
         if configuration.makes_certificate() && installation.certs.is_some() {
             return Err(

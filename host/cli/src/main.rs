@@ -35,7 +35,7 @@ mod run;
 mod schema;
 mod serve;
 mod shell;
-mod surroundings;
+mod simulation;
 mod table;
 mod test;
 
@@ -143,23 +143,23 @@ fn main() -> ExitCode {
 fn closest(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue};
 
-    for (given, suggested) in [
+    for (value_kind, suggestion_kind) in [
         (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
         (ContextKind::InvalidValue, ContextKind::SuggestedValue),
     ] {
-        let Some(ContextValue::String(text)) = error.get(given) else {
+        let Some(ContextValue::String(text)) = error.get(value_kind) else {
             continue;
         };
-        let near = match error.get(suggested) {
+        let suggestions = match error.get(suggestion_kind) {
             Some(ContextValue::String(name)) => similar(text, [name.clone()]),
             Some(ContextValue::Strings(names)) => similar(text, names.clone()),
             _ => continue,
         };
-        error.remove(suggested);
-        if near.is_empty() {
+        error.remove(suggestion_kind);
+        if suggestions.is_empty() {
             error.remove(ContextKind::Suggested);
         } else {
-            error.insert(suggested, ContextValue::Strings(near));
+            error.insert(suggestion_kind, ContextValue::Strings(suggestions));
         }
     }
     if let Some(ContextValue::String(text)) = error.get(ContextKind::InvalidArg)

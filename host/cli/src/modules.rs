@@ -43,8 +43,8 @@ pub(crate) struct ModuleArguments {
 
 impl ModuleArguments {
     fn catalog(&self, keys: &[PathBuf]) -> crate::Result<Catalog> {
-        let (mut config, named) = self.config(keys)?;
-        let directory = directories::store(self.store.clone().or(named));
+        let (mut config, store_directory) = self.config(keys)?;
+        let directory = directories::store(self.store.clone().or(store_directory));
         config.store = directory.map(Store::open).transpose()?;
         Ok(Catalog::new(config)?)
     }

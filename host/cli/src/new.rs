@@ -70,15 +70,15 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     for (path, content) in language.sdk {
         let content = match str::from_utf8(content) {
             Ok(manifest) if path.ends_with("Cargo.toml") => {
-                Cow::Owned(manifest::resolved(manifest).into_bytes())
+                Cow::Owned(manifest::resolve_inheritance(manifest).into_bytes())
             }
             _ => Cow::Borrowed(*content),
         };
         files::replace_in_tree(&directory.join(path), &content, files::PUBLIC)?;
     }
-    let place = directory.display();
+    let location = directory.display();
     Ok(write(&format!(
-        "created {place}\n\n  {BOLD}cd {place} && admittance test{BOLD:#}    builds and tests it\n  \
+        "created {location}\n\n  {BOLD}cd {location} && admittance test{BOLD:#}    builds and tests it\n  \
          {BOLD}admittance dev{BOLD:#}    does so after every change, and serves it\n"
     ))?)
 }

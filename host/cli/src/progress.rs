@@ -46,7 +46,7 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
             Progress::Loaded(loaded) => {
                 screen.advance();
                 match &*screen {
-                    LoadingScreen::Bars(bars) => bars.all.suspend(|| log(&loaded)),
+                    LoadingScreen::Bars(bars) => bars.multi_progress.suspend(|| log(&loaded)),
                     LoadingScreen::Waiting | LoadingScreen::Plain => log(&loaded),
                 }
             }
@@ -61,8 +61,8 @@ struct LoggedModules(Mutex<HashSet<String>>);
 
 impl LoggedModules {
     fn is_new(&self, digest: &str) -> bool {
-        let mut known = self.0.lock();
-        known.insert(digest.to_owned())
+        let mut digests = self.0.lock();
+        digests.insert(digest.to_owned())
     }
 }
 
@@ -74,7 +74,7 @@ enum LoadingScreen {
 }
 
 struct Bars {
-    all: MultiProgress,
+    multi_progress: MultiProgress,
     plugins: ProgressBar,
     transfers: Transfers,
 }
@@ -101,13 +101,13 @@ impl LoadingScreen {
 
 impl Bars {
     fn new(plugins: usize) -> Self {
-        let all = MultiProgress::new();
-        let bar = all.add(ProgressBar::new(plugins as u64));
+        let multi_progress = MultiProgress::new();
+        let bar = multi_progress.add(ProgressBar::new(plugins as u64));
         let bar = styled(bar, "{spinner} loading plugins {bar:30} {pos}/{len} {elapsed}");
         Self {
-            transfers: Transfers::new("fetching", Some(all.clone())),
+            transfers: Transfers::new("fetching", Some(multi_progress.clone())),
             plugins: bar,
-            all,
+            multi_progress,
         }
     }
 }
@@ -279,7 +279,7 @@ mod tests {
         );
     }
 
-    fn started(total: Option<u64>) -> FetchProgress {
+    fn fetch_start(total: Option<u64>) -> FetchProgress {
         FetchProgress::Started {
             reference: "oci://r/a:1".to_owned(),
             total,
@@ -290,8 +290,8 @@ mod tests {
     fn transfers_are_printed_as_lines_if_there_is_no_terminal() {
         let transfers = Transfers::new("fetching", None);
         for (progress, expected) in [
-            (started(Some(10)), Some("fetching oci://r/a:1, 10 bytes")),
-            (started(None), Some("fetching oci://r/a:1")),
+            (fetch_start(Some(10)), Some("fetching oci://r/a:1, 10 bytes")),
+            (fetch_start(None), Some("fetching oci://r/a:1")),
             (FetchProgress::Received { bytes: 1 }, None),
             (FetchProgress::Finished, None),
         ] {
@@ -308,8 +308,8 @@ mod tests {
             current.get(which).map(|bar| (bar.position(), bar.length()))
         };
         assert_eq!(position("a"), None);
-        transfers.show("a", started(Some(10)));
-        transfers.show("b", started(Some(20)));
+        transfers.show("a", fetch_start(Some(10)));
+        transfers.show("b", fetch_start(Some(20)));
         transfers.show("a", FetchProgress::Received { bytes: 4 });
         assert_eq!(position("a"), Some((4, Some(10))));
         assert_eq!(position("b"), Some((0, Some(20))));

@@ -234,7 +234,8 @@ impl Project {
                     let bytes = files::read_bytes(&component)?;
                     io::Result::Ok(format!("{source} {}\n", Digest::of(bytes)))
                 };
-                let is_current = |built: String| files::read(&record).is_ok_and(|kept| kept == built);
+                let is_current =
+                    |built: String| files::read(&record).is_ok_and(|record_text| record_text == built);
                 if built().is_ok_and(is_current) {
                     return Ok(component);
                 }
@@ -303,9 +304,7 @@ impl Project {
         }
         if !cargo.wait()?.success() {
             return Err(if self.lacks_target() {
-                format!(
-                    "the target {TARGET} is not installed for this toolchain; run `rustup target add {TARGET}`"
-                )
+                format!("the target {TARGET} is not installed for this toolchain; run `rustup target add {TARGET}`")
             } else {
                 does_not_compile("cargo build")
             }
@@ -325,10 +324,17 @@ impl Project {
             named_in,
             command,
         } = setup;
-        let read = |file: &&str| files::read_bytes(&self.directory.join(file)).unwrap_or_default();
-        let named =
-            || named_in.map(|(files, kept)| (files.iter().map(read).collect::<Vec<_>>().concat(), kept));
-        let is_current = named().is_none_or(|(text, kept)| text == read(&kept));
+        let read_file = |file: &&str| files::read_bytes(&self.directory.join(file)).unwrap_or_default();
+        let read_dependencies = || {
+            named_in.map(|(files, relative_path)| {
+                (
+                    files.iter().map(read_file).collect::<Vec<_>>().concat(),
+                    relative_path,
+                )
+            })
+        };
+        let is_current =
+            read_dependencies().is_none_or(|(text, relative_path)| text == read_file(&relative_path));
         if is_current && self.directory.join(result).exists() {
             return Ok(());
         }
@@ -338,9 +344,9 @@ impl Project {
         }
         // The files that name the dependencies are read again, because the command may have changed them: `npm install`
         // writes package-lock.json, for example.
-        if let Some((text, kept)) = named() {
-            let kept = self.directory.join(kept);
-            fs::write(&kept, text).map_err(files::at(&kept))?;
+        if let Some((text, relative_path)) = read_dependencies() {
+            let copy_path = self.directory.join(relative_path);
+            fs::write(&copy_path, text).map_err(files::at(&copy_path))?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::{
     arguments::{definitions_or_configured, existing},
     files, host, logging, modules,
     output::Output,
-    surroundings::SimulatedSurroundings,
+    simulation::SimulatedSurroundings,
 };
 
 /// Replay recorded requests through other chains or another version of a plugin, and show every difference.
@@ -83,19 +83,17 @@ impl Arguments {
     fn swapped(&self) -> Option<String> {
         let (requests, chains) = (self.requests.display(), files::list(&self.chains));
         let loaded = definitions::load(std::slice::from_ref(&self.requests));
-        loaded.is_ok_and(|found| !found.is_empty()).then(|| {
-            format!(
-                "{requests} has chains, which come after the requests: `admittance replay {chains} {requests}`"
-            )
+        loaded.is_ok_and(|loaded_chains| !loaded_chains.is_empty()).then(|| {
+            format!("{requests} has chains, which come after the requests: `admittance replay {chains} {requests}`")
         })
     }
 }
 
 async fn replay(arguments: &Arguments) -> crate::Result<ReplayReport> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
-    let named = definitions_or_configured(&arguments.chains, config.as_ref());
+    let chain_paths = definitions_or_configured(&arguments.chains, config.as_ref());
     let webhooks = arguments.call_webhooks;
-    let mut definitions = chains::load(&named, webhooks)?;
+    let mut definitions = chains::load(&chain_paths, webhooks)?;
     if let (Some(module), Some(stage)) = (&arguments.module, &arguments.stage) {
         chains::replace(&mut definitions, stage, module)?;
     }

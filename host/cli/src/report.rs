@@ -15,7 +15,7 @@ use crate::{
 
 pub(crate) struct RunReport {
     /// The file and the document in it that contain the request.
-    pub(crate) place: String,
+    pub(crate) location: String,
     /// The request before any stage changed it.
     pub(crate) request: Request,
     pub(crate) outcome: Outcome,
@@ -24,17 +24,17 @@ pub(crate) struct RunReport {
 }
 
 #[derive(derive_more::Display)]
-#[display("{chain}: {why}")]
+#[display("{chain}: {reason}")]
 pub(crate) struct MismatchedChain {
     chain: String,
-    why: String,
+    reason: String,
 }
 
 impl MismatchedChain {
     pub(crate) fn new<S>(chain: &Chain<S>, request: &Request) -> Option<Self> {
         Some(Self {
             chain: chain.name.to_string(),
-            why: chain.mismatch(request)?.to_string(),
+            reason: chain.mismatch(request)?.to_string(),
         })
     }
 }
@@ -57,8 +57,8 @@ impl RunReports {
             let (count, decision, style, why) = match &outcome.decision {
                 Decision::Refused(refusal) => (&mut refused, "refused", BAD, refusal.to_string()),
                 Decision::Allowed if outcome.trace.is_empty() => {
-                    let whys: Vec<_> = report.unmatched.iter().map(ToString::to_string).collect();
-                    (&mut unmatched, "not matched", WARN, whys.join("; "))
+                    let reasons: Vec<_> = report.unmatched.iter().map(ToString::to_string).collect();
+                    (&mut unmatched, "not matched", WARN, reasons.join("; "))
                 }
                 Decision::Allowed if outcome.is_changed() => {
                     let operations = human::count(outcome.patch.len(), "operation");
@@ -72,7 +72,7 @@ impl RunReports {
             table.row([
                 TableCell::text(decision).styled(style),
                 TableCell::text(format!("{} {} {object}", request.operation, request.kind)),
-                TableCell::text(&report.place),
+                TableCell::text(&report.location),
                 TableCell::text(why),
             ]);
         }
@@ -152,7 +152,7 @@ impl RunReport {
                 TableCell::text(why),
             ]);
         }
-        for MismatchedChain { chain, why } in &self.unmatched {
+        for MismatchedChain { chain, reason: why } in &self.unmatched {
             table.row([
                 TableCell::text(chain),
                 TableCell::default(),
@@ -172,7 +172,7 @@ impl RunReport {
             .collect::<Vec<_>>();
         let mut report = json!({
             "uid": outcome.uid.as_str(),
-            "source": self.place,
+            "source": self.location,
             "allowed": outcome.is_allowed(),
             "changed": outcome.is_changed(),
             "unmatchedChains": self.unmatched.iter().map(|unmatched| &unmatched.chain).collect::<Vec<_>>(),
@@ -210,12 +210,12 @@ fn describe(row: &TraceRow, is_decisive: bool) -> (Style, String) {
         StageResult::Failed { failure, policy } => {
             let style = if *policy == FailurePolicy::Fail { BAD } else { WARN };
             let (kind, message) = (&failure.kind, &failure.message);
-            let why = if is_decisive {
+            let description = if is_decisive {
                 format!("{kind} (failurePolicy {policy})")
             } else {
                 format!("{kind}: {message} (failurePolicy {policy})")
             };
-            (style, why)
+            (style, description)
         }
         result => (DIM, result.as_str().to_owned()),
     }
@@ -263,27 +263,28 @@ fn stage(row: &TraceRow) -> Value {
         "verdict": row.result.as_str(),
         "microseconds": row.duration.as_nanos() as f64 / 1e3,
     });
-    let more = match &row.result {
+    let result_fields = match &row.result {
         StageResult::Skipped(reason) => match &row.exception {
             Some(exception) => json!({"why": reason.to_string(), "exception": &**exception}),
             None => json!({"why": reason.to_string()}),
         },
         StageResult::Changed(patch) => json!({"patch": patch}),
         StageResult::Denied(denial) => {
-            let mut said = json!({"code": denial.code(), "reason": denial.reason, "message": denial.message});
+            let mut details =
+                json!({"code": denial.code(), "reason": denial.reason, "message": denial.message});
             let causes = causes(&row.result);
-            if let (false, Some(said)) = (causes.is_empty(), said.as_object_mut()) {
-                said.insert("causes".to_owned(), json!(causes));
+            if let (false, Some(fields)) = (causes.is_empty(), details.as_object_mut()) {
+                fields.insert("causes".to_owned(), json!(causes));
             }
-            said
+            details
         }
         StageResult::Failed { failure, policy } => {
             json!({"failure": failure.kind.as_str(), "message": failure.message, "failurePolicy": policy.as_str()})
         }
         _ => json!({}),
     };
-    if let (Some(stage), Value::Object(more)) = (stage.as_object_mut(), more) {
-        stage.extend(more);
+    if let (Some(stage), Value::Object(extra_fields)) = (stage.as_object_mut(), result_fields) {
+        stage.extend(extra_fields);
     }
     stage
 }

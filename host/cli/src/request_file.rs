@@ -66,13 +66,13 @@ fn request_line(text: &str) -> Result<String, String> {
 #[derive(Debug)]
 struct RequestDocument {
     /// The name of the file. If the file contains several documents, the line or the number of this document follows.
-    place: String,
+    location: String,
     json: Vec<u8>,
 }
 
 #[derive(Debug)]
 pub(crate) struct LocatedRequest {
-    pub(crate) place: String,
+    pub(crate) location: String,
     pub(crate) request: Request,
 }
 
@@ -85,9 +85,9 @@ pub(crate) fn read(
     let head = arguments.http_head();
     let mut requests = Vec::new();
     if let (Some(head), []) = (&head, paths) {
-        let place = arguments.request.clone().unwrap_or_default();
+        let location = arguments.request.clone().unwrap_or_default();
         let request = from_http(head.as_bytes(), dialect)?;
-        requests.push(LocatedRequest { place, request });
+        requests.push(LocatedRequest { location, request });
     }
     for path in files_of(paths)? {
         let mut bytes = bytes_of(&path)?;
@@ -95,15 +95,18 @@ pub(crate) fn read(
             bytes.splice(0..0, head.bytes());
         }
         if is_http(&bytes) {
-            let place = path.display().to_string();
+            let file_location = path.display().to_string();
             let request = from_http(&bytes, dialect).map_err(files::at(&path))?;
-            requests.push(LocatedRequest { place, request });
+            requests.push(LocatedRequest {
+                location: file_location,
+                request,
+            });
             continue;
         }
         for input in documents(&path, &bytes)? {
             let request = input.request(arguments)?;
             requests.push(LocatedRequest {
-                place: input.place,
+                location: input.location,
                 request,
             });
         }
@@ -118,9 +121,9 @@ pub(crate) fn read(
 pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, String> {
     let mut objects = Vec::new();
     for path in files_of(paths)? {
-        for RequestDocument { place, json } in documents(&path, &bytes_of(&path)?)? {
-            let value = serde_json::from_slice(&json).map_err(|error| format!("{place}: {error}"))?;
-            ManifestFiles::check(&value).map_err(|problem| format!("{place}: {problem}"))?;
+        for RequestDocument { location, json } in documents(&path, &bytes_of(&path)?)? {
+            let value = serde_json::from_slice(&json).map_err(|error| format!("{location}: {error}"))?;
+            ManifestFiles::check(&value).map_err(|problem| format!("{location}: {problem}"))?;
             objects.push(value);
         }
     }
@@ -128,8 +131,8 @@ pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, Str
 }
 
 pub(crate) fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    let listed = paths.iter().map(|path| files_in(path).map_err(files::at(path)));
-    Ok(listed.collect::<Result<Vec<_>, _>>()?.concat())
+    let file_lists = paths.iter().map(|path| files_in(path).map_err(files::at(path)));
+    Ok(file_lists.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
@@ -165,12 +168,12 @@ fn json_documents(name: &str, bytes: &[u8]) -> Result<Vec<RequestDocument>, Stri
         .into_iter::<&RawValue>()
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| format!("{name}: {error}; {FORMS}"))?;
-    let place = |number: usize| match texts.len() {
+    let locate = |number: usize| match texts.len() {
         1 => name.to_owned(),
         _ => format!("{name}: document {number}"),
     };
     let inputs = (1..).zip(&texts).map(|(number, text)| RequestDocument {
-        place: place(number),
+        location: locate(number),
         json: text.get().into(),
     });
     Ok(inputs.collect())
@@ -183,12 +186,12 @@ fn yaml_documents(name: &str, bytes: &[u8]) -> Result<Vec<RequestDocument>, Stri
     let documents = mistakes
         .into_result(documents)
         .map_err(|mistakes| mistakes.to_string())?;
-    let place = |document: &Document| match documents.len() {
+    let locate = |document: &Document| match documents.len() {
         1 => name.to_owned(),
         _ => format!("{name}:{}", document.location().line),
     };
     let inputs = documents.iter().map(|document| RequestDocument {
-        place: place(document),
+        location: locate(document),
         json: document.root_ignoring_mistakes().json().to_string().into(),
     });
     Ok(inputs.collect())
@@ -213,7 +216,7 @@ impl RequestDocument {
             Some(list) => (1..)
                 .zip(list.items)
                 .map(|(number, item)| Self {
-                    place: format!("{}: item {number}", self.place),
+                    location: format!("{}: item {number}", self.location),
                     json: item.get().into(),
                 })
                 .collect(),
@@ -221,20 +224,20 @@ impl RequestDocument {
     }
 
     fn request(&self, arguments: &ObjectArguments) -> Result<Request, String> {
-        let place = &self.place;
-        let object = Object::parse(&self.json).map_err(|error| format!("{place}: {error}; {FORMS}"))?;
+        let location = &self.location;
+        let object = Object::parse(&self.json).map_err(|error| format!("{location}: {error}; {FORMS}"))?;
         match object.head().kind.as_deref().unwrap_or_default() {
             "AdmissionReview" => match read_review(self.json.clone()) {
                 Ok(review) => Ok(review.request),
-                Err(error) => Err(format!("{place}: {error}")),
+                Err(error) => Err(format!("{location}: {error}")),
             },
             "" => Err(format!(
-                "{place}: {NO_KIND}; if it is the body of an HTTP request, name that: --request 'PUT /v1/services/web'"
+                "{location}: {NO_KIND}; if it is the body of an HTTP request, name that: --request 'PUT /v1/services/web'"
             )),
             _ => {
                 let (resource, namespace) = (arguments.resource.as_deref(), arguments.namespace.as_deref());
                 Request::described(Some(object), None, arguments.operation, resource, namespace)
-                    .ok_or_else(|| format!("{place}: {FORMS}"))
+                    .ok_or_else(|| format!("{location}: {FORMS}"))
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::{
     report::{MismatchedChain, RunReport, RunReports},
     request_file::{self, LocatedRequest, ObjectArguments},
     serve::DEFAULT_CONFIG,
-    surroundings::SurroundingFiles,
+    simulation::SurroundingFiles,
 };
 
 /// Run requests through a chain or a plugin, without a server.
@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 
 async fn again_and_again(arguments: &Arguments) -> crate::Result<ExitCode> {
     loop {
-        let mut watch = Watch::new(arguments.watched(), WatchConfig::default()).await;
+        let mut watch = Watch::new(arguments.watched_paths(), WatchConfig::default()).await;
         if let Err(error) = once(arguments).await {
             anstream::eprintln!("{BAD}error:{BAD:#} {}", causes::chain(&*error));
         }
@@ -143,8 +143,8 @@ async fn evaluate(arguments: &Arguments) -> crate::Result<ExitCode> {
         .builder(&arguments.hooks.hooks, config.as_ref(), None)?;
     let table = builder.build().await.map_err(check::at_fields)?.table();
     let mut reports = Vec::new();
-    for found in requests {
-        reports.push(report(&table, found).await);
+    for located_request in requests {
+        reports.push(report(&table, located_request).await);
     }
     let reports = RunReports(reports);
     arguments.output.print(&reports.json(), |_| reports.text())?;
@@ -165,7 +165,7 @@ impl Arguments {
         ))
     }
 
-    fn watched(&self) -> Vec<PathBuf> {
+    fn watched_paths(&self) -> Vec<PathBuf> {
         let HookArguments {
             hooks,
             settings,
@@ -201,14 +201,14 @@ impl RequestArguments {
     }
 }
 
-async fn report(table: &Table, LocatedRequest { place, request }: LocatedRequest) -> RunReport {
+async fn report(table: &Table, LocatedRequest { location, request }: LocatedRequest) -> RunReport {
     let unmatched = table
         .chains()
         .filter_map(|chain| MismatchedChain::new(chain, &request))
         .collect();
     let outcome = table.admit(request.clone()).await;
     RunReport {
-        place,
+        location,
         request,
         outcome,
         unmatched,
@@ -278,14 +278,14 @@ mod tests {
         let file = folder.path().join("settings.yaml");
         std::fs::write(&file, "label: team").unwrap();
         let file = file.to_str().unwrap();
-        let read = |text: &str| settings(Some(text)).map_err(|error| error.to_string());
+        let read_settings = |text: &str| settings(Some(text)).map_err(|error| error.to_string());
         let expected = Ok(json!({"label": "team"}));
         assert_eq!(settings(None).unwrap(), json!({}));
         for text in ["{label: team}", r#"{"label": "team"}"#, &format!("@{file}")] {
-            assert_eq!(read(text), expected, "{text}");
+            assert_eq!(read_settings(text), expected, "{text}");
         }
-        let forgotten = read(file).unwrap_err();
+        let forgotten = read_settings(file).unwrap_err();
         assert!(forgotten.contains(&format!("write @{file}")), "{forgotten}");
-        assert_eq!(read("team"), Ok(json!("team")));
+        assert_eq!(read_settings("team"), Ok(json!("team")));
     }
 }

@@ -82,23 +82,23 @@ fn configuration() -> Value {
 /// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`. If the whole schema does not describe this
 /// key yet, adds an empty schema for it.
 fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
-    let mut place = schema;
+    let mut subschema = schema;
     for part in key.split('.') {
         let is_list = part.ends_with("[]");
         let name = part.trim_end_matches("[]");
         if name.starts_with('<') {
-            place = member(place, "additionalProperties");
+            subschema = member(subschema, "additionalProperties");
             continue;
         }
-        if place.get("properties").is_none() && place.get("additionalProperties").is_none() {
-            *member(place, "additionalProperties") = false.into();
+        if subschema.get("properties").is_none() && subschema.get("additionalProperties").is_none() {
+            *member(subschema, "additionalProperties") = false.into();
         }
-        place = member(member(place, "properties"), name);
+        subschema = member(member(subschema, "properties"), name);
         if is_list {
-            place = member(place, "items");
+            subschema = member(subschema, "items");
         }
     }
-    place
+    subschema
 }
 
 fn member<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {

@@ -92,8 +92,8 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
         });
     }
     if !arguments.upstream.is_empty() {
-        let listed = arguments.upstream.into_iter().map(UpstreamServer::new);
-        let set = config.front.set_servers(listed.collect::<Result<Vec<_>, _>>()?);
+        let servers = arguments.upstream.into_iter().map(UpstreamServer::new);
+        let set = config.front.set_servers(servers.collect::<Result<Vec<_>, _>>()?);
         set.map_err(|reason| format!("--upstream: {reason}"))?;
     }
     if let Some(mistake) = config.own_address_mistake(&arguments.config) {
@@ -122,8 +122,8 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     let level = arguments.log.unwrap_or_else(|| level.to_owned());
     let format = arguments.log_format.unwrap_or(config.log.format);
     config.store.directory = arguments.store.or(config.store.directory);
-    let named = arguments.history.or(config.history.directory);
-    config.history.directory = directories::history(named, &arguments.config);
+    let history_directory = arguments.history.or(config.history.directory);
+    config.history.directory = directories::history(history_directory, &arguments.config);
     let metrics = install_metrics()?;
     crate::block_on(async {
         let traces = Traces::start(config.tracing.take())?;
@@ -268,8 +268,8 @@ fn warm(cluster: &Cluster, host: &Host) {
 fn install_metrics() -> crate::Result<ExportedMetrics> {
     let metrics = ExportedMetrics::install()?;
     admittance_driver::describe_metrics();
-    let more = [admittance_outbound::METRICS, process_metrics::METRICS];
-    more.into_iter().flatten().for_each(Metric::describe);
+    let other_metrics = [admittance_outbound::METRICS, process_metrics::METRICS];
+    other_metrics.into_iter().flatten().for_each(Metric::describe);
     Ok(metrics)
 }
 

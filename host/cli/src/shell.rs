@@ -89,15 +89,16 @@ mod tests {
 
     use super::*;
 
-    fn commands(of: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
-        let own = of.get_subcommands().filter(|command| !command.is_hide_set());
-        own.flat_map(|command| {
-            let name = format!("{name} {}", command.get_name());
-            let mut all = commands(command, &name);
-            all.push((name, command.clone()));
-            all
-        })
-        .collect()
+    fn commands(parent: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
+        let subcommands = parent.get_subcommands().filter(|command| !command.is_hide_set());
+        subcommands
+            .flat_map(|command| {
+                let name = format!("{name} {}", command.get_name());
+                let mut all = commands(command, &name);
+                all.push((name, command.clone()));
+                all
+            })
+            .collect()
     }
 
     #[test]

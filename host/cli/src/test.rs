@@ -1,12 +1,12 @@
 //! `admittance test`: runs the declarative cases of a plugin or a chain.
 
 mod case;
-mod judge;
+mod comparison;
 mod kyverno;
 mod pattern;
 mod report;
 mod request;
-mod stand;
+mod runner;
 mod suite;
 
 use std::{
@@ -25,7 +25,7 @@ use self::{
     kyverno::CaseSelector,
     pattern::TextPattern,
     report::{TestFormat, TestedCase},
-    stand::TestBench,
+    runner::TestBench,
 };
 use crate::{arguments::existing, files, logging, modules, project::Project, request_file};
 
@@ -151,20 +151,20 @@ fn default_cases(subject: &Path) -> PathBuf {
 }
 
 fn no_case(arguments: &Arguments) -> String {
-    let place = match arguments.cases.as_slice() {
+    let locations = match arguments.cases.as_slice() {
         [] => format!("{}/*.yaml", default_cases(&arguments.subject).display()),
         paths => files::list(paths),
     };
     match (&arguments.run, &arguments.test_case_selector) {
-        (Some(pattern), None) => format!("no case in {place} has `{pattern}` in its name"),
-        (_, Some(_)) => format!("no case in {place} is selected; correct --test-case-selector"),
+        (Some(pattern), None) => format!("no case in {locations} has `{pattern}` in its name"),
+        (_, Some(_)) => format!("no case in {locations} is selected; correct --test-case-selector"),
         (None, None) if arguments.subject.is_dir() && arguments.cases.is_empty() => format!(
-            "there is no case in {place}, and {} is not a plugin's project, which has one of {}; write a case, name files \
+            "there is no case in {locations}, and {} is not a plugin's project, which has one of {}; write a case, name files \
              with --cases, or create a project with `admittance new`",
             arguments.subject.display(),
             Project::manifests()
         ),
-        (None, None) => format!("there is no case in {place}; write one, or name files with --cases"),
+        (None, None) => format!("there is no case in {locations}; write one, or name files with --cases"),
     }
 }
 

@@ -70,9 +70,9 @@ impl Cluster {
         let mut request = Request::new(Bytes::new());
         *request.method_mut() = method;
         *request.uri_mut() = path.parse().map_err(|_| AnswerError::Path(path.to_owned()))?;
-        if let Some((form, body)) = body {
-            let form = HeaderValue::from_static(form);
-            request.headers_mut().insert(CONTENT_TYPE, form);
+        if let Some((content_type, body)) = body {
+            let content_type_header = HeaderValue::from_static(content_type);
+            request.headers_mut().insert(CONTENT_TYPE, content_type_header);
             *request.body_mut() = body;
         }
         let json = HeaderValue::from_static("application/json");
@@ -90,8 +90,8 @@ impl Cluster {
                 attempt += 1;
                 continue;
             }
-            let received = Limited::new(response.into_body(), LIMIT).collect().await;
-            let body = received.map_err(|error| {
+            let collected_body = Limited::new(response.into_body(), LIMIT).collect().await;
+            let body = collected_body.map_err(|error| {
                 if error.is::<LengthLimitError>() {
                     AnswerError::TooLarge {
                         path: path.to_owned(),
@@ -127,8 +127,8 @@ impl Cluster {
         let path = path.to_owned();
         if !response.status().is_success() {
             let status = response.status();
-            let received = Limited::new(response.into_body(), LIMIT).collect().await;
-            let body = received.map(|body| body.to_bytes()).unwrap_or_default();
+            let collected_body = Limited::new(response.into_body(), LIMIT).collect().await;
+            let body = collected_body.map(|body| body.to_bytes()).unwrap_or_default();
             return Err(ApiServerAnswer { status, body }.error(&path));
         }
         let body = BodyDataStream::new(response.into_body()).map_err(std::io::Error::other);

@@ -27,7 +27,7 @@ pub(crate) struct ObjectCache<V>(RwLock<CachedObjects<V>>);
 #[derive(Debug)]
 struct CachedObjects<V> {
     objects: BTreeMap<Key, V>,
-    listed: BTreeMap<Key, V>,
+    pending_objects: BTreeMap<Key, V>,
     is_synced: bool,
 }
 
@@ -35,7 +35,7 @@ impl<V> Default for ObjectCache<V> {
     fn default() -> Self {
         Self(RwLock::new(CachedObjects {
             objects: BTreeMap::new(),
-            listed: BTreeMap::new(),
+            pending_objects: BTreeMap::new(),
             is_synced: false,
         }))
     }
@@ -52,16 +52,16 @@ impl<V> ObjectCache<V> {
 
     /// Starts a list. The previous objects remain in the cache until the list is complete.
     pub(crate) fn begin_list(&self) {
-        self.write(|contents| contents.listed.clear());
+        self.write(|contents| contents.pending_objects.clear());
     }
 
-    pub(crate) fn listed(&self, key: Key, object: V) {
-        self.write(|contents| contents.listed.insert(key, object));
+    pub(crate) fn add_to_list(&self, key: Key, object: V) {
+        self.write(|contents| contents.pending_objects.insert(key, object));
     }
 
     pub(crate) fn end_list(&self) {
         self.write(|contents| {
-            contents.objects = std::mem::take(&mut contents.listed);
+            contents.objects = std::mem::take(&mut contents.pending_objects);
             contents.is_synced = true;
         });
     }
@@ -125,12 +125,12 @@ impl<V: Clone> ObjectCache<V> {
                 .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
                 .filter(|(_, object)| is_wanted(object));
             let mut objects = Vec::new();
-            let mut last = None;
+            let mut last_key = None;
             for (key, object) in matching.by_ref().take(limit) {
                 objects.push(object.clone());
-                last = Some(key);
+                last_key = Some(key);
             }
-            let rest = last.filter(|_| matching.next().is_some());
+            let rest = last_key.filter(|_| matching.next().is_some());
             (objects, rest.cloned())
         })
     }
@@ -145,8 +145,8 @@ mod tests {
         let cache = ObjectCache::default();
         let key = |namespace, name| Key::new(Some(namespace), name);
         cache.begin_list();
-        cache.listed(key("b", "y"), 1);
-        cache.listed(key("a", "x"), 2);
+        cache.add_to_list(key("b", "y"), 1);
+        cache.add_to_list(key("a", "x"), 2);
         assert!(!cache.is_synced() && cache.get(&key("b", "y")).is_none());
         cache.end_list();
         assert!(cache.insert(key("aa", "x"), 0) && cache.insert(key("aa", "x"), 3));
@@ -161,10 +161,10 @@ mod tests {
         );
 
         cache.begin_list();
-        cache.listed(key("c", "z"), 4);
+        cache.add_to_list(key("c", "z"), 4);
         assert_eq!(cache.get(&key("a", "x")), Some(2));
         cache.begin_list();
-        cache.listed(key("d", "z"), 5);
+        cache.add_to_list(key("d", "z"), 5);
         cache.end_list();
         assert_eq!(
             list(None),

@@ -78,14 +78,19 @@ impl Cluster {
 
     /// Starts to watch the resources of a kind, and returns the client that reads and writes them.
     pub fn resources(&self, kind: &ResourceKind) -> WatchedResources {
-        self.resources_of(&kind.served())
+        self.resources_of(&kind.served_kind())
     }
 
     /// Returns a client that reads and writes only this one resource, so the account needs no right to read other
     /// resources. `namespace` is empty for a resource of the whole cluster.
     pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> WatchedResources {
         let only = Some((namespace, name));
-        WatchedResources::new(self.0.connection.clone(), &kind.served(), only, &self.0.runtime)
+        WatchedResources::new(
+            self.0.connection.clone(),
+            &kind.served_kind(),
+            only,
+            &self.0.runtime,
+        )
     }
 
     pub(crate) fn connection(&self) -> &Connection {

@@ -38,29 +38,29 @@ pub enum ConfigError {
         "cannot read the kubeconfig `{path}`: {source}; correct the path, or let this program read the file"
     )]
     Read { path: PathBuf, source: io::Error },
-    #[error("{place} is not a valid kubeconfig: {reason}")]
-    Parse { place: String, reason: String },
+    #[error("{location} is not a valid kubeconfig: {reason}")]
+    Parse { location: String, reason: String },
     #[error(
-        "{place} has no current context; name one of its contexts ({known}), or set one with \
+        "{location} has no current context; name one of its contexts ({context_names}), or set one with \
          `kubectl config use-context`"
     )]
-    ContextMissing { place: String, known: Names },
-    #[error("{place} has no context `{context}`; it has: {known}")]
+    ContextMissing { location: String, context_names: Names },
+    #[error("{location} has no context `{context}`; it has: {context_names}")]
     ContextUnknown {
-        place: String,
+        location: String,
         context: String,
-        known: Names,
+        context_names: Names,
     },
-    #[error("{place} has no cluster `{cluster}`, which its context names; it has: {known}")]
+    #[error("{location} has no cluster `{cluster}`, which its context names; it has: {cluster_names}")]
     ClusterUnknown {
-        place: String,
+        location: String,
         cluster: String,
-        known: Names,
+        cluster_names: Names,
     },
-    #[error("{place} has a proxy-url, which is not supported: remove proxy-url")]
-    Proxy { place: String },
-    #[error("{place} cannot be used: {reason}")]
-    Unusable { place: String, reason: String },
+    #[error("{location} has a proxy-url, which is not supported: remove proxy-url")]
+    Proxy { location: String },
+    #[error("{location} cannot be used: {reason}")]
+    Unusable { location: String, reason: String },
     #[error(
         "no service account was found: {reason}; run in a pod whose service account token is mounted, or name a \
          kubeconfig"
@@ -95,7 +95,7 @@ impl ClusterConfig {
             let _ =
                 rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
         }
-        let (place, config) = match &self.source {
+        let (location, config) = match &self.source {
             ClusterSource::InCluster => in_cluster()?,
             ClusterSource::Kubeconfig { path, context } => {
                 let files = match path {
@@ -108,7 +108,7 @@ impl ClusterConfig {
         };
         Connection::new(&config).map_err(|error| ConfigError::Unusable {
             reason: causes(&error),
-            place,
+            location,
         })
     }
 }
@@ -129,15 +129,15 @@ async fn infer() -> Result<(String, Config), ConfigError> {
 const KUBECONFIG: &str = "KUBECONFIG";
 
 fn default_files() -> Vec<PathBuf> {
-    let named: Vec<_> = env::var_os(KUBECONFIG)
+    let environment_files: Vec<_> = env::var_os(KUBECONFIG)
         .map(|files| {
             env::split_paths(&files)
                 .filter(|file| !file.as_os_str().is_empty())
                 .collect()
         })
         .unwrap_or_default();
-    if !named.is_empty() {
-        return named;
+    if !environment_files.is_empty() {
+        return environment_files;
     }
     env::home_dir()
         .map(|home| home.join(".kube").join("config"))
@@ -162,27 +162,27 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
         return Err(ConfigError::NothingFound);
     }
     let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-    let place = format!("the kubeconfig `{}`", names.join("`, `"));
-    let mut whole = Kubeconfig::default();
+    let location = format!("the kubeconfig `{}`", names.join("`, `"));
+    let mut kubeconfig = Kubeconfig::default();
     for file in files {
         if let Err(source) = admittance_watch::file::open(&file) {
             return Err(ConfigError::Read { path: file, source });
         }
         let part = Kubeconfig::read_from(&file).map_err(|error| read_error(file, error))?;
-        whole = whole.merge(part).map_err(|error| ConfigError::Parse {
-            place: place.clone(),
+        kubeconfig = kubeconfig.merge(part).map_err(|error| ConfigError::Parse {
+            location: location.clone(),
             reason: causes(&error),
         })?;
     }
-    check_context(&whole, &place, context)?;
+    check_context(&kubeconfig, &location, context)?;
     let options = KubeConfigOptions {
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()
     };
-    let mut config = Config::from_custom_kubeconfig(whole, &options)
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
         .map_err(|error| ConfigError::Unusable {
-            place: place.clone(),
+            location: location.clone(),
             reason: causes(&error),
         })?;
     // kube takes the proxy from `HTTPS_PROXY`. It is not used here, because operators set that variable for requests
@@ -192,14 +192,14 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
         let reason =
             "its certificate-authority holds no certificate; put the PEM of the API server's CA there";
         return Err(ConfigError::Unusable {
-            place,
+            location,
             reason: reason.to_owned(),
         });
     }
     if config.accept_invalid_certs {
-        tracing::warn!("{place} disables verification of the API server's certificate");
+        tracing::warn!("{location} disables verification of the API server's certificate");
     }
-    Ok((place, config))
+    Ok((location, config))
 }
 
 fn read_error(path: PathBuf, error: KubeconfigError) -> ConfigError {
@@ -208,49 +208,74 @@ fn read_error(path: PathBuf, error: KubeconfigError) -> ConfigError {
         // The parser's own message quotes lines of the kubeconfig, which may contain tokens and keys. So only the place
         // of the mistake is reported.
         KubeconfigError::Parse(error) => match error.location() {
-            Some(place) => format!(
+            Some(position) => format!(
                 "line {}, column {}: invalid YAML, or an unexpected value",
-                place.line(),
-                place.column()
+                position.line(),
+                position.column()
             ),
             None => "invalid YAML, or an unexpected value".to_owned(),
         },
         other => causes(&other),
     };
     ConfigError::Parse {
-        place: format!("`{}`", path.display()),
+        location: format!("`{}`", path.display()),
         reason,
     }
 }
 
-fn check_context(whole: &Kubeconfig, place: &str, context: Option<&str>) -> Result<(), ConfigError> {
-    let place = || place.to_owned();
-    let contexts = || Names(whole.contexts.iter().map(|named| named.name.clone()).collect());
-    let current = whole.current_context.as_deref().filter(|name| !name.is_empty());
+fn check_context(kubeconfig: &Kubeconfig, location: &str, context: Option<&str>) -> Result<(), ConfigError> {
+    let owned_location = || location.to_owned();
+    let contexts = || {
+        Names(
+            kubeconfig
+                .contexts
+                .iter()
+                .map(|entry| entry.name.clone())
+                .collect(),
+        )
+    };
+    let current = kubeconfig
+        .current_context
+        .as_deref()
+        .filter(|name| !name.is_empty());
     let Some(name) = context.or(current) else {
         return Err(ConfigError::ContextMissing {
-            place: place(),
-            known: contexts(),
+            location: owned_location(),
+            context_names: contexts(),
         });
     };
-    let found = whole.contexts.iter().find(|named| named.name == name);
-    let Some(context) = found.and_then(|named| named.context.as_ref()) else {
+    let context_entry = kubeconfig
+        .contexts
+        .iter()
+        .find(|candidate| candidate.name == name);
+    let Some(context) = context_entry.and_then(|matching| matching.context.as_ref()) else {
         return Err(ConfigError::ContextUnknown {
-            place: place(),
+            location: owned_location(),
             context: name.to_owned(),
-            known: contexts(),
+            context_names: contexts(),
         });
     };
-    let found = whole.clusters.iter().find(|named| named.name == context.cluster);
-    let Some(cluster) = found.and_then(|named| named.cluster.as_ref()) else {
+    let cluster_entry = kubeconfig
+        .clusters
+        .iter()
+        .find(|candidate| candidate.name == context.cluster);
+    let Some(cluster) = cluster_entry.and_then(|matching| matching.cluster.as_ref()) else {
         return Err(ConfigError::ClusterUnknown {
-            place: place(),
+            location: owned_location(),
             cluster: context.cluster.clone(),
-            known: Names(whole.clusters.iter().map(|named| named.name.clone()).collect()),
+            cluster_names: Names(
+                kubeconfig
+                    .clusters
+                    .iter()
+                    .map(|known_cluster| known_cluster.name.clone())
+                    .collect(),
+            ),
         });
     };
     if cluster.proxy_url.as_ref().is_some_and(|proxy| !proxy.is_empty()) {
-        return Err(ConfigError::Proxy { place: place() });
+        return Err(ConfigError::Proxy {
+            location: owned_location(),
+        });
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use admittance_net::{
-    informational::limited,
+    informational::limit_informational,
     trace::{SPANS, is_traced},
     upstream::tcp_connector,
 };
@@ -64,7 +64,7 @@ impl Connection {
         let http_client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
-            .build(https.map_response(limited));
+            .build(https.map_response(limit_informational));
         // The service that kube builds by default would log every failed request as an error.
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
@@ -154,7 +154,7 @@ impl Connection {
                 items.extend(
                     page.items
                         .into_iter()
-                        .map(|found| CachedObject::of_metadata(found.metadata)),
+                        .map(|item| CachedObject::of_metadata(item.metadata)),
                 );
                 page.metadata
             } else {
@@ -171,7 +171,7 @@ impl Connection {
     }
 
     /// Returns a client that lists and watches objects, and records in `health` that the server answered.
-    pub(crate) fn observed(&self, health: Arc<WatchHealth>) -> Client {
+    pub(crate) fn observed_client(&self, health: Arc<WatchHealth>) -> Client {
         let client = self.client.clone();
         let namespace = client.default_namespace().to_owned();
         let service = service_fn(move |request: Request<Body>| {

@@ -52,14 +52,14 @@ impl Cluster {
         versions: &[&str],
         plurals: &[&str],
     ) -> Result<Vec<ServedKind>, ResourceError> {
-        let mut found: Vec<ServedKind> = Vec::new();
+        let mut served_kinds: Vec<ServedKind> = Vec::new();
         for version in versions {
             let is_wanted = |plural: &str| {
                 (plurals.contains(&plural) || plurals.contains(&"*"))
-                    && !found.iter().any(|kind| kind.resource.plural == plural)
+                    && !served_kinds.iter().any(|kind| kind.resource.plural == plural)
             };
             match of_version(self.connection(), group, version, is_wanted).await {
-                Ok(kinds) => found.extend(kinds),
+                Ok(kinds) => served_kinds.extend(kinds),
                 Err(RequestError::NotFound(_)) => continue,
                 Err(failure) => {
                     let advice = "allow this program's account to read the API server's discovery";
@@ -67,14 +67,14 @@ impl Cluster {
                 }
             }
             let is_found = |plural: &&str| match *plural {
-                "*" => !found.is_empty(),
-                plural => found.iter().any(|kind| kind.resource.plural == plural),
+                "*" => !served_kinds.is_empty(),
+                plural => served_kinds.iter().any(|kind| kind.resource.plural == plural),
             };
             if plurals.iter().all(is_found) {
                 break;
             }
         }
-        Ok(found)
+        Ok(served_kinds)
     }
 
     /// Starts to watch the resources of a kind. Returns the client that reads them.
@@ -93,17 +93,17 @@ async fn of_version(
     let until = Instant::now() + REQUEST_LIMIT;
     let client = connection.client();
     let listing = client.list_api_group_resources(&api_version);
-    let listed = connection.ask(Verb::Discover, until, listing).await?;
+    let resource_list = connection.ask(Verb::Discover, until, listing).await?;
     let can_follow = |verbs: &[String]| {
         ["list", "watch"]
             .iter()
-            .all(|verb| verbs.iter().any(|has| has == verb))
+            .all(|verb| verbs.iter().any(|supported_verb| supported_verb == verb))
     };
     // Skips subresources such as `pods/status`, whose names contain a slash.
-    let wanted = listed.resources.into_iter().filter(|resource| {
+    let wanted_resources = resource_list.resources.into_iter().filter(|resource| {
         !resource.name.contains('/') && can_follow(&resource.verbs) && is_wanted(&resource.name)
     });
-    let kinds = wanted.map(|resource| ServedKind {
+    let kinds = wanted_resources.map(|resource| ServedKind {
         is_namespaced: resource.namespaced,
         resource: ApiResource::from_gvk_with_plural(
             &GroupVersionKind::gvk(group, version, &resource.kind),

@@ -67,7 +67,7 @@ impl EventWriter {
     }
 
     pub async fn publish(&self, event: ClusterEvent) -> Result<(), ResourceError> {
-        let published = Published {
+        let kube_event = Published {
             type_: if event.is_warning {
                 EventType::Warning
             } else {
@@ -80,7 +80,7 @@ impl EventWriter {
         };
         let regarding = reference(event.regarding);
         let until = Instant::now() + REQUEST_LIMIT;
-        let publish = self.recorder.publish(&published, &regarding);
+        let publish = self.recorder.publish(&kube_event, &regarding);
         let answer = self.connection.ask(Verb::Publish, until, publish).await;
         answer.map_err(|failure| {
             let message = failure.advice(&permission("`create` and `patch`", "events", "events.k8s.io"));
@@ -93,13 +93,13 @@ impl EventWriter {
 }
 
 fn reference(object: EventObject) -> ObjectReference {
-    let some = |text: String| Some(text).filter(|text| !text.is_empty());
+    let non_empty = |text: String| Some(text).filter(|text| !text.is_empty());
     ObjectReference {
-        api_version: some(object.api_version),
-        kind: some(object.kind),
-        namespace: some(object.namespace),
-        name: some(object.name),
-        uid: some(object.uid),
+        api_version: non_empty(object.api_version),
+        kind: non_empty(object.kind),
+        namespace: non_empty(object.namespace),
+        name: non_empty(object.name),
+        uid: non_empty(object.uid),
         ..ObjectReference::default()
     }
 }

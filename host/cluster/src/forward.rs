@@ -81,13 +81,13 @@ pub(crate) async fn forward(
 }
 
 fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
-    let mut kept = HeaderMap::new();
+    let mut forwarded = HeaderMap::new();
     for name in FORWARDED_HEADERS {
         for value in headers.get_all(&name) {
-            kept.append(name.clone(), value.clone());
+            forwarded.append(name.clone(), value.clone());
         }
     }
-    kept
+    forwarded
 }
 
 fn result(status: StatusCode) -> &'static str {
@@ -106,15 +106,15 @@ pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Res
     }
     let until = Instant::now() + NAMESPACE_LIMIT;
     let namespaces: Api<Namespace> = Api::all(connection.client());
-    let found = connection
+    let lookup = connection
         .ask(Verb::Get, until, namespaces.get_metadata_opt(name))
         .await;
-    let created = match found {
+    let creation = match lookup {
         Ok(Some(_)) => Ok(()),
         Ok(None) => create_namespace(connection, name, &PostParams::default(), until).await,
         Err(failure) => Err(failure),
     };
-    created.map_err(|failure| {
+    creation.map_err(|failure| {
         let reason = failure.advice(&permission("`get` and `create`", "namespaces", ""));
         connection.not_forwarded(format!(
             "the namespace {name} could not be found or created: {reason}"
@@ -131,8 +131,8 @@ pub(crate) async fn create_namespace(
     let namespaces: Api<Namespace> = Api::all(connection.client());
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(name.to_owned());
-    let created = namespaces.create(params, &namespace);
-    match connection.ask(Verb::Create, until, created).await {
+    let creation = namespaces.create(params, &namespace);
+    match connection.ask(Verb::Create, until, creation).await {
         Ok(_) | Err(RequestError::Conflict(_)) => Ok(()),
         Err(failure) => Err(failure),
     }
@@ -159,11 +159,11 @@ mod tests {
         ] {
             headers.insert(name, value.parse().unwrap());
         }
-        let mut kept: Vec<String> = forwarded_headers(&headers)
+        let mut header_names: Vec<String> = forwarded_headers(&headers)
             .keys()
             .map(ToString::to_string)
             .collect();
-        kept.sort_unstable();
-        assert_eq!(kept, ["accept", "accept-encoding", "content-type"]);
+        header_names.sort_unstable();
+        assert_eq!(header_names, ["accept", "accept-encoding", "content-type"]);
     }
 }

@@ -58,7 +58,7 @@ pub struct ClusterWatch {
 #[derive(Debug)]
 pub(crate) struct WatchHealth {
     name: String,
-    now: Mutex<HealthState>,
+    state: Mutex<HealthState>,
     /// A counter that grows with every change of the objects or of the state.
     changes: watch::Sender<u64>,
     accepted: Notify,
@@ -69,11 +69,11 @@ struct HealthState {
     state: WatchState,
     since: Moment,
     /// The last time at which the cache was known to be current.
-    current: Instant,
+    current_at: Instant,
     /// The time at which the API server accepted the watch. It is set only while the watch is new, until the watch has
     /// stayed open for `CONFIRM_AFTER` or has failed.
-    accepted: Option<Instant>,
-    heard: Option<Moment>,
+    accepted_at: Option<Instant>,
+    last_answer: Option<Moment>,
     last_error: Option<String>,
 }
 
@@ -81,12 +81,12 @@ impl WatchHealth {
     pub(crate) fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
-            now: Mutex::new(HealthState {
+            state: Mutex::new(HealthState {
                 state: WatchState::Idle,
                 since: Moment::now(),
-                current: Instant::now(),
-                accepted: None,
-                heard: None,
+                current_at: Instant::now(),
+                accepted_at: None,
+                last_answer: None,
                 last_error: None,
             }),
             changes: watch::Sender::new(0),
@@ -99,23 +99,23 @@ impl WatchHealth {
     }
 
     fn enter(&self, state: WatchState, last_error: Option<String>) -> bool {
-        let mut now = self.now.lock();
-        let changes = now.state != state;
-        if changes {
-            if now.state == WatchState::Watching {
-                now.current = Instant::now();
+        let mut health = self.state.lock();
+        let has_changed = health.state != state;
+        if has_changed {
+            if health.state == WatchState::Watching {
+                health.current_at = Instant::now();
             }
-            now.state = state;
-            now.since = Moment::now();
+            health.state = state;
+            health.since = Moment::now();
         }
-        now.accepted = None;
-        now.last_error = last_error;
-        drop(now);
-        if changes {
+        health.accepted_at = None;
+        health.last_error = last_error;
+        drop(health);
+        if has_changed {
             metrics::watch_up(&self.name, state == WatchState::Watching);
             self.record_change();
         }
-        changes
+        has_changed
     }
 
     pub(crate) fn record_change(&self) {
@@ -127,43 +127,43 @@ impl WatchHealth {
     }
 
     pub(crate) fn is_watching(&self) -> bool {
-        self.now.lock().state == WatchState::Watching
+        self.state.lock().state == WatchState::Watching
     }
 
     pub(crate) fn is_refused(&self) -> bool {
-        self.now.lock().state == WatchState::Refused
+        self.state.lock().state == WatchState::Refused
     }
 
-    pub(crate) fn starting(&self) {
+    pub(crate) fn record_starting(&self) {
         self.enter(WatchState::Starting, None);
     }
 
     pub(crate) fn record_answer(&self) {
-        self.now.lock().heard = Some(Moment::now());
+        self.state.lock().last_answer = Some(Moment::now());
     }
 
-    pub(crate) fn listed(&self) {
-        self.now.lock().current = Instant::now();
+    pub(crate) fn record_list(&self) {
+        self.state.lock().current_at = Instant::now();
         self.record_change();
     }
 
     pub(crate) fn record_accepted(&self) {
-        let mut now = self.now.lock();
-        now.heard = Some(Moment::now());
-        if now.state != WatchState::Watching {
-            now.accepted = Some(Instant::now());
+        let mut health = self.state.lock();
+        health.last_answer = Some(Moment::now());
+        if health.state != WatchState::Watching {
+            health.accepted_at = Some(Instant::now());
             self.accepted.notify_one();
         }
     }
 
     /// Returns when a watch that the API server accepted has stayed open for `CONFIRM_AFTER`. Only then is a watch up.
-    pub(crate) async fn confirmed(&self) {
+    pub(crate) async fn until_confirmed(&self) {
         loop {
-            let accepted = self.now.lock().accepted;
-            match accepted {
-                Some(at) => {
-                    sleep_until((at + CONFIRM_AFTER).into()).await;
-                    if self.now.lock().accepted == Some(at) {
+            let accepted_at = self.state.lock().accepted_at;
+            match accepted_at {
+                Some(acceptance) => {
+                    sleep_until((acceptance + CONFIRM_AFTER).into()).await;
+                    if self.state.lock().accepted_at == Some(acceptance) {
                         return;
                     }
                 }
@@ -172,19 +172,19 @@ impl WatchHealth {
         }
     }
 
-    pub(crate) fn watching(&self) {
+    pub(crate) fn record_watching(&self) {
         if self.enter(WatchState::Watching, None) {
             tracing::info!(watch = self.name, "the watch is up");
         }
     }
 
-    pub(crate) fn down(&self, error: String) {
+    pub(crate) fn record_down(&self, error: String) {
         if self.enter(WatchState::Down, Some(error.clone())) {
             tracing::warn!(watch = self.name, error, "the watch is down and is retried");
         }
     }
 
-    pub(crate) fn refused(&self, error: String) {
+    pub(crate) fn record_refused(&self, error: String) {
         if self.enter(WatchState::Refused, Some(error.clone())) {
             tracing::warn!(
                 watch = self.name,
@@ -196,30 +196,30 @@ impl WatchHealth {
 
     /// Returns whether the watch is up, or has been down for so short a time that the cache may still be used.
     pub(crate) fn is_fresh(&self) -> bool {
-        let now = self.now.lock();
-        match now.state {
+        let health = self.state.lock();
+        match health.state {
             WatchState::Watching => true,
-            WatchState::Starting | WatchState::Down => now.current.elapsed() < STALE_LIMIT,
+            WatchState::Starting | WatchState::Down => health.current_at.elapsed() < STALE_LIMIT,
             WatchState::Idle | WatchState::Refused => false,
         }
     }
 
     pub(crate) fn status(&self, kind: impl Into<String>, objects: usize) -> ClusterWatch {
-        let now = self.now.lock();
+        let health = self.state.lock();
         ClusterWatch {
             kind: kind.into(),
-            state: now.state,
-            since: now.since,
+            state: health.state,
+            since: health.since,
             objects,
-            heard: now.heard,
-            problem: now.last_error.clone(),
+            heard: health.last_answer,
+            problem: health.last_error.clone(),
         }
     }
 
     #[cfg(test)]
     fn age(&self, age: Duration) {
-        let mut now = self.now.lock();
-        now.current = now.current.checked_sub(age).unwrap();
+        let mut health = self.state.lock();
+        health.current_at = health.current_at.checked_sub(age).unwrap();
     }
 }
 
@@ -231,31 +231,31 @@ mod tests {
     fn a_cache_is_used_for_a_while_after_the_watch_went_down() {
         let health = WatchHealth::new("nodes");
         assert!(!health.is_fresh(), "nothing is known yet");
-        health.starting();
+        health.record_starting();
         assert!(health.is_fresh());
-        health.watching();
+        health.record_watching();
         health.age(STALE_LIMIT * 2);
         assert!(health.is_fresh(), "a watch that is up may be quiet for long");
-        health.down("gone".into());
+        health.record_down("gone".into());
         assert!(health.is_fresh());
         health.age(STALE_LIMIT);
-        health.down("still gone".into());
+        health.record_down("still gone".into());
         assert!(!health.is_fresh(), "another error does not make it younger");
         let status = health.status("v1/Node", 3);
         assert_eq!(status.problem.as_deref(), Some("still gone"));
-        health.watching();
+        health.record_watching();
         assert!(health.is_fresh());
         assert_eq!(health.status("v1/Node", 3).problem, None);
-        health.down("gone".into());
+        health.record_down("gone".into());
         health.age(STALE_LIMIT / 2);
-        health.starting();
+        health.record_starting();
         health.record_accepted();
-        health.down("expired, and no list".into());
+        health.record_down("expired, and no list".into());
         health.age(STALE_LIMIT / 2);
         assert!(!health.is_fresh(), "an attempt does not make it younger");
-        health.listed();
+        health.record_list();
         assert!(health.is_fresh());
-        health.refused("no".into());
+        health.record_refused("no".into());
         assert!(!health.is_fresh());
     }
 }

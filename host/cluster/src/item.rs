@@ -119,11 +119,11 @@ impl CachedObject {
         if has_type {
             return Value::Object(self.object).to_string();
         }
-        let mut whole = Map::new();
-        whole.insert("apiVersion".to_owned(), resource.api_version.clone().into());
-        whole.insert("kind".to_owned(), resource.kind.clone().into());
-        whole.extend(self.object);
-        Value::Object(whole).to_string()
+        let mut typed_object = Map::new();
+        typed_object.insert("apiVersion".to_owned(), resource.api_version.clone().into());
+        typed_object.insert("kind".to_owned(), resource.kind.clone().into());
+        typed_object.extend(self.object);
+        Value::Object(typed_object).to_string()
     }
 
     pub(crate) fn into_stored(mut self, resource: &ApiResource) -> StoredText {
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn plugins_get_objects_with_their_type_and_without_managed_fields() {
         // (object as the API server sends it, object as a plugin receives it)
-        for (sent, expected) in [
+        for (server_text, expected) in [
             (
                 r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","managedFields":[{"manager":"x"}],"uid":"u"},"status":{"b":1,"a":1.50}}"#,
                 r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","uid":"u"},"status":{"b":1,"a":1.5}}"#,
@@ -162,7 +162,7 @@ mod tests {
                 r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"unknown":{"field":[null]}}"#,
             ),
         ] {
-            let item: CachedObject = serde_json::from_str(sent).unwrap();
+            let item: CachedObject = serde_json::from_str(server_text).unwrap();
             assert_eq!(item.key(), Key::new(None, "a"));
             assert_eq!(item.into_json(&nodes()), expected);
         }

@@ -44,7 +44,7 @@ struct KindWatch {
 struct WatchedKind {
     name: ClusterKind,
     connection: Connection,
-    served: OnceCell<DiscoveredKind>,
+    discovered_kind: OnceCell<DiscoveredKind>,
     view: WatchView<StoredText>,
 }
 
@@ -65,23 +65,23 @@ impl LookedUpKinds {
 
     fn kind(&self, name: &ClusterKind, runtime: &Handle) -> Arc<WatchedKind> {
         let mut watches = self.watches.lock();
-        if let Some(watched) = watches.get(name) {
-            return watched.kind.clone();
+        if let Some(kind_watch) = watches.get(name) {
+            return kind_watch.kind.clone();
         }
         let kind = Arc::new(WatchedKind {
             name: name.clone(),
             connection: self.connection.clone(),
-            served: OnceCell::new(),
+            discovered_kind: OnceCell::new(),
             view: WatchView::new(name.to_string()),
         });
-        kind.view.health.starting();
-        let followed = kind.clone();
-        let task = AbortOnDropHandle::new(runtime.spawn(async move { followed.follow().await }));
-        let watched = KindWatch {
+        kind.view.health.record_starting();
+        let watched_kind = kind.clone();
+        let task = AbortOnDropHandle::new(runtime.spawn(async move { watched_kind.follow().await }));
+        let new_watch = KindWatch {
             kind: kind.clone(),
             _task: task,
         };
-        watches.insert(name.clone(), watched);
+        watches.insert(name.clone(), new_watch);
         kind
     }
 
@@ -93,7 +93,8 @@ impl LookedUpKinds {
         let watches = self.watches.lock();
         let mut kinds: Vec<_> = watches.iter().collect();
         kinds.sort_by_key(|(name, _)| *name);
-        let status = |(name, watched): (&ClusterKind, &KindWatch)| watched.kind.view.status(name.to_string());
+        let status =
+            |(name, kind_watch): (&ClusterKind, &KindWatch)| kind_watch.kind.view.status(name.to_string());
         kinds.into_iter().map(status).collect()
     }
 
@@ -124,7 +125,7 @@ impl LookedUpKinds {
 }
 
 impl WatchedKind {
-    async fn served(&self, until: Instant) -> Result<&DiscoveredKind, RequestError> {
+    async fn discover_kind(&self, until: Instant) -> Result<&DiscoveredKind, RequestError> {
         let discover = async {
             let gvk = match self.name.api_version().split_once('/') {
                 Some((group, version)) => GroupVersionKind::gvk(group, version, self.name.kind()),
@@ -142,38 +143,39 @@ impl WatchedKind {
                     && capabilities.supports_operation(verbs::LIST),
             })
         };
-        let served = tokio::time::timeout_at(until, self.served.get_or_try_init(|| discover)).await;
-        match served {
+        let discovery =
+            tokio::time::timeout_at(until, self.discovered_kind.get_or_try_init(|| discover)).await;
+        match discovery {
             Ok(Err(RequestError::NotFound(_))) => Err(RequestError::NotFound(format!(
                 "the API server has no kind `{}`: correct it, or install its CustomResourceDefinition",
                 self.name
             ))),
-            Ok(served) => served,
+            Ok(outcome) => outcome,
             Err(_) => Err(RequestError::Timeout),
         }
     }
 
     async fn follow(&self) {
         let mut pace = WatchPace::new(&self.connection);
-        let served = loop {
-            match self.served(Instant::now() + LOOKUP_LIMIT).await {
-                Ok(served) => break served,
+        let discovered_kind = loop {
+            match self.discover_kind(Instant::now() + LOOKUP_LIMIT).await {
+                Ok(kind) => break kind,
                 Err(failure) => {
                     match &failure {
-                        RequestError::Forbidden(words) => self.view.health.refused(words.clone()),
-                        other => self.view.health.down(other.sentence()),
+                        RequestError::Forbidden(words) => self.view.health.record_refused(words.clone()),
+                        other => self.view.health.record_down(other.sentence()),
                     }
                     pace.wait().await;
                 }
             }
         };
-        let resource = &served.resource;
-        if !served.can_watch {
+        let resource = &discovered_kind.resource;
+        if !discovered_kind.can_watch {
             let words = format!(
                 "the API server does not support listing and watching `{}`",
                 self.name
             );
-            self.view.health.refused(words);
+            self.view.health.record_refused(words);
             return;
         }
         let permission = permission("`list` and `watch`", &resource.plural, &resource.group);
@@ -190,31 +192,27 @@ impl WatchedKind {
         .await;
     }
 
-    fn api(
-        &self,
-        served: &DiscoveredKind,
-        namespace: Option<&str>,
-    ) -> Result<Api<CachedObject>, ClusterError> {
+    fn api(&self, kind: &DiscoveredKind, namespace: Option<&str>) -> Result<Api<CachedObject>, ClusterError> {
         let client: Client = self.connection.client();
         match namespace {
-            None => Ok(Api::all_with(client, &served.resource)),
-            Some(_) if !served.is_namespaced => Err(ClusterError::Refused(format!(
+            None => Ok(Api::all_with(client, &kind.resource)),
+            Some(_) if !kind.is_namespaced => Err(ClusterError::Refused(format!(
                 "`{}` is not namespaced: leave the namespace out",
                 self.name
             ))),
             Some(namespace) => {
                 check_segment(namespace, "namespace")?;
-                Ok(Api::namespaced_with(client, namespace, &served.resource))
+                Ok(Api::namespaced_with(client, namespace, &kind.resource))
             }
         }
     }
 
-    fn error(&self, served: &DiscoveredKind, verb: &str, failure: &RequestError) -> ClusterError {
-        failure.for_plugin(&permission(verb, &served.resource.plural, &served.resource.group))
+    fn error(&self, kind: &DiscoveredKind, verb: &str, failure: &RequestError) -> ClusterError {
+        failure.for_plugin(&permission(verb, &kind.resource.plural, &kind.resource.group))
     }
 
-    async fn discovered(&self, until: Instant) -> Result<&DiscoveredKind, ClusterError> {
-        self.served(until).await.map_err(|failure| {
+    async fn discover_for_plugin(&self, until: Instant) -> Result<&DiscoveredKind, ClusterError> {
+        self.discover_kind(until).await.map_err(|failure| {
             failure.for_plugin("allow this program's account to read the API server's discovery")
         })
     }
@@ -225,22 +223,22 @@ impl WatchedKind {
         name: &str,
         until: Instant,
     ) -> Result<Option<String>, ClusterError> {
-        let served = self.discovered(until).await?;
-        let api = self.api(served, namespace)?;
-        if namespace.is_none() && served.is_namespaced {
+        let kind = self.discover_for_plugin(until).await?;
+        let api = self.api(kind, namespace)?;
+        if namespace.is_none() && kind.is_namespaced {
             return Err(ClusterError::Refused(format!(
                 "`{}` is namespaced: give the namespace",
                 self.name
             )));
         }
         if self.view.is_usable() {
-            let stored = self.view.cache.get(&Key::new(namespace, name));
-            return Ok(stored.map(|stored| stored.json.as_ref().to_owned()));
+            let stored_text = self.view.cache.get(&Key::new(namespace, name));
+            return Ok(stored_text.map(|text| text.json.as_ref().to_owned()));
         }
         match self.connection.ask(Verb::Get, until, api.get(name)).await {
-            Ok(item) => Ok(Some(item.into_json(&served.resource))),
+            Ok(item) => Ok(Some(item.into_json(&kind.resource))),
             Err(RequestError::NotFound(_)) => Ok(None),
-            Err(failure) => Err(self.error(served, "`get`, `list` and `watch`", &failure)),
+            Err(failure) => Err(self.error(kind, "`get`, `list` and `watch`", &failure)),
         }
     }
 
@@ -251,8 +249,8 @@ impl WatchedKind {
         until: Instant,
     ) -> Result<ClusterPage, ClusterError> {
         let namespace = query.namespace.as_deref();
-        let served = self.discovered(until).await?;
-        let api = self.api(served, namespace)?;
+        let kind = self.discover_for_plugin(until).await?;
+        let api = self.api(kind, namespace)?;
         let (after, token) = match query.from.as_deref().map(Start::parse).transpose()? {
             Some(Start::After(key)) => (Some(key), None),
             Some(Start::OfServer(token)) => (None, Some(token)),
@@ -274,11 +272,11 @@ impl WatchedKind {
             .list(&api, params, query.fields.is_metadata(), until);
         let (items, rest) = page
             .await
-            .map_err(|failure| self.error(served, "`list` and `watch`", &failure))?;
+            .map_err(|failure| self.error(kind, "`list` and `watch`", &failure))?;
         Ok(ClusterPage {
             objects: items
                 .into_iter()
-                .map(|item| item.into_json(&served.resource).into())
+                .map(|item| item.into_json(&kind.resource).into())
                 .collect(),
             rest: rest.map(|token| Start::OfServer(token).to_string()),
         })
@@ -307,16 +305,16 @@ impl Start {
         selector: &TextSelector,
     ) -> ClusterPage {
         let limit = query.limit.map_or(usize::MAX, |limit| limit.get() as usize);
-        let chosen = |stored: &StoredText| selector.matches(&stored.labels);
-        let (stored, rest) = cache.page(query.namespace.as_deref(), after, limit, chosen);
+        let is_selected = |object: &StoredText| selector.matches(&object.labels);
+        let (stored_texts, rest) = cache.page(query.namespace.as_deref(), after, limit, is_selected);
         ClusterPage {
-            objects: stored.into_iter().map(|stored| stored.json).collect(),
+            objects: stored_texts.into_iter().map(|text| text.json).collect(),
             rest: rest.map(|key| Self::After(key).to_string()),
         }
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self, ClusterError> {
-        let parsed = match text.split_at_checked(1) {
+        let start = match text.split_at_checked(1) {
             _ if text.len() > START_LENGTH => None,
             Some(("c", key)) => key
                 .split_once('/')
@@ -324,7 +322,7 @@ impl Start {
             Some(("s", token)) => Some(Self::OfServer(token.to_owned())),
             _ => None,
         };
-        parsed.ok_or_else(restart)
+        start.ok_or_else(restart)
     }
 }
 
@@ -335,13 +333,14 @@ pub(crate) fn restart() -> ClusterError {
 const NAME_LENGTH: usize = 253;
 
 /// Checks a text from a plugin that becomes one segment of a URL path, so that the path cannot lead to another kind.
-fn check_segment(text: &str, what: &str) -> Result<(), ClusterError> {
+fn check_segment(text: &str, noun: &str) -> Result<(), ClusterError> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte);
-    let holds = !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH && text.bytes().all(is_letter);
-    if holds {
+    let is_valid =
+        !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH && text.bytes().all(is_letter);
+    if is_valid {
         Ok(())
     } else {
-        Err(ClusterError::Refused(format!("{text:?} is not a valid {what}")))
+        Err(ClusterError::Refused(format!("{text:?} is not a valid {noun}")))
     }
 }
 

@@ -167,11 +167,13 @@ impl Election {
             annotations.mark_unchanged();
             let start = Instant::now();
             let limit = end.unwrap_or(start + REQUEST_LIMIT);
-            match self.attempt(&mut lease, limit).await {
+            match self.try_lead(&mut lease, limit).await {
                 Ok(is_leader) => {
                     end = is_leader.then(|| start + self.terms.duration * 2 / 3);
                     has_failed = false;
-                    let spec = lease.as_ref().and_then(|seen| seen.lease.spec.as_ref());
+                    let spec = lease
+                        .as_ref()
+                        .and_then(|observed_lease| observed_lease.lease.spec.as_ref());
                     let holder = spec.and_then(|spec| spec.holder_identity.clone());
                     *self.holder.lock() = holder;
                 }
@@ -190,7 +192,7 @@ impl Election {
                 }
             }
             end = end.filter(|end| *end > Instant::now());
-            self.lead(end.is_some());
+            self.set_leader(end.is_some());
             let next = Instant::now() + self.terms.pause.mul_f64(0.9 + fastrand::f64() / 5.0);
             tokio::select! {
                 () = sleep_until(end.map_or(next, |end| end.min(next))) => {}
@@ -200,22 +202,26 @@ impl Election {
     }
 
     /// Renews the Lease, or takes it if it is free. Returns whether this program holds it.
-    async fn attempt(&self, seen: &mut Option<ObservedLease>, until: Instant) -> Result<bool, RequestError> {
+    async fn try_lead(
+        &self,
+        observed_lease: &mut Option<ObservedLease>,
+        until: Instant,
+    ) -> Result<bool, RequestError> {
         let is_leader = *self.is_leader.borrow();
-        if seen.is_none() || !is_leader {
-            let found = self
+        if observed_lease.is_none() || !is_leader {
+            let lease_request = self
                 .connection
                 .ask(Verb::Get, until, self.api.get_opt(&self.name));
-            observe(seen, found.await?);
+            observe(observed_lease, lease_request.await?);
         }
-        let written = match seen {
+        let written_lease = match observed_lease {
             None => {
                 let lease = Lease {
-                    metadata: self.annotated(ObjectMeta {
+                    metadata: self.annotate_metadata(ObjectMeta {
                         name: Some(self.name.clone()),
                         ..ObjectMeta::default()
                     }),
-                    spec: Some(self.renewed(None)),
+                    spec: Some(self.renewed_spec(None)),
                 };
                 let create = async { self.api.create(&PostParams::default(), &lease).await };
                 self.connection.ask(Verb::Create, until, create).await?
@@ -230,24 +236,24 @@ impl Election {
                     self.annotations.send_replace(BTreeMap::new());
                 }
                 let lease = Lease {
-                    metadata: self.annotated(lease.metadata.clone()),
-                    spec: Some(self.renewed(spec)),
+                    metadata: self.annotate_metadata(lease.metadata.clone()),
+                    spec: Some(self.renewed_spec(spec)),
                 };
                 self.replace(&lease, until).await?
             }
         };
-        observe(seen, Some(written));
+        observe(observed_lease, Some(written_lease));
         Ok(true)
     }
 
     /// If this program is the leader, lets another program become the leader at once.
     pub async fn resign(&self) {
-        let seen = self.lease.lock().await.take();
+        let observed_lease = self.lease.lock().await.take();
         if !self.is_leader.send_replace(false) {
             return;
         }
         metrics::leader(&self.name, false);
-        let Some(ObservedLease { lease, .. }) = seen else {
+        let Some(ObservedLease { lease, .. }) = observed_lease else {
             return;
         };
         if let Err(error) = self.release(lease).await {
@@ -259,19 +265,22 @@ impl Election {
         }
     }
 
-    async fn release(&self, seen: Lease) -> Result<(), RequestError> {
+    async fn release(&self, last_lease: Lease) -> Result<(), RequestError> {
         let until = Instant::now() + REQUEST_LIMIT;
-        let released = self.replace(&without_holder(seen), until).await;
-        let Err(RequestError::Conflict(_)) = released else {
-            return released.map(drop);
+        let release_result = self.replace(&without_holder(last_lease), until).await;
+        let Err(RequestError::Conflict(_)) = release_result else {
+            return release_result.map(drop);
         };
         // The write failed because the Lease has changed since it was read. Perhaps this program itself has renewed the
         // Lease, but stopped waiting before the reply came. So the Lease is read again, and released if this program
         // still holds it.
-        let found = self
+        let lease_request = self
             .connection
             .ask(Verb::Get, until, self.api.get_opt(&self.name));
-        match found.await?.filter(|lease| self.is_holder(lease.spec.as_ref())) {
+        match lease_request
+            .await?
+            .filter(|lease| self.is_holder(lease.spec.as_ref()))
+        {
             Some(lease) => self.replace(&without_holder(lease), until).await.map(drop),
             None => Ok(()),
         }
@@ -283,11 +292,11 @@ impl Election {
         self.connection.ask(Verb::Replace, until, replace).await
     }
 
-    fn annotated(&self, mut metadata: ObjectMeta) -> ObjectMeta {
+    fn annotate_metadata(&self, mut metadata: ObjectMeta) -> ObjectMeta {
         let labels = metadata.labels.get_or_insert_default();
         labels.insert(LABEL.to_owned(), self.name.clone());
-        let wanted = self.annotations.borrow().clone();
-        metadata.annotations.get_or_insert_default().extend(wanted);
+        let annotations = self.annotations.borrow().clone();
+        metadata.annotations.get_or_insert_default().extend(annotations);
         metadata
     }
 
@@ -295,7 +304,7 @@ impl Election {
         spec.and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.identity)
     }
 
-    fn renewed(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
+    fn renewed_spec(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
         let now = current_time();
         let is_taken = !self.is_holder(before);
         let before = before.cloned().unwrap_or_default();
@@ -315,7 +324,7 @@ impl Election {
         }
     }
 
-    fn lead(&self, is_leader: bool) {
+    fn set_leader(&self, is_leader: bool) {
         if self.is_leader.send_replace(is_leader) == is_leader {
             return;
         }
@@ -337,12 +346,16 @@ fn without_holder(mut lease: Lease) -> Lease {
     lease
 }
 
-fn observe(seen: &mut Option<ObservedLease>, now: Option<Lease>) {
-    let since = seen
+fn observe(observed_lease: &mut Option<ObservedLease>, current_lease: Option<Lease>) {
+    let since = observed_lease
         .take()
-        .filter(|seen| now.as_ref().is_some_and(|now| now.spec == seen.lease.spec))
-        .map_or_else(Instant::now, |seen| seen.since);
-    *seen = now.map(|lease| ObservedLease { lease, since });
+        .filter(|previous| {
+            current_lease
+                .as_ref()
+                .is_some_and(|current| current.spec == previous.lease.spec)
+        })
+        .map_or_else(Instant::now, |unchanged_lease| unchanged_lease.since);
+    *observed_lease = current_lease.map(|lease| ObservedLease { lease, since });
 }
 
 pub(crate) fn has_expired(spec: &LeaseSpec, unchanged: Duration) -> bool {

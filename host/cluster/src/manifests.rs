@@ -62,8 +62,8 @@ impl ManifestFiles {
         let text = |field: &str| {
             let pointer = format!("/{}", field.replace('.', "/"));
             let text = object.pointer(&pointer).and_then(Value::as_str);
-            let missing = || format!("`{field}` is missing; write it");
-            text.filter(|text| !text.is_empty()).ok_or_else(missing)
+            let missing_field = || format!("`{field}` is missing; write it");
+            text.filter(|text| !text.is_empty()).ok_or_else(missing_field)
         };
         let kind = ClusterKind::new(text("apiVersion")?, text("kind")?);
         text("metadata.name")?;
@@ -84,8 +84,8 @@ impl ClusterReader for ManifestFiles {
         name: &str,
         _: Deadline,
     ) -> Result<Option<String>, ClusterError> {
-        let found = self.find(kind, namespace, name);
-        Ok(found.map(|object| object.json.to_string()))
+        let stored_object = self.find(kind, namespace, name);
+        Ok(stored_object.map(|object| object.json.to_string()))
     }
 
     async fn list(
@@ -122,9 +122,10 @@ impl ClusterReader for ManifestFiles {
 #[async_trait]
 impl NamespaceSource for ManifestFiles {
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
-        let found = self.find(&ClusterKind::new("v1", "Namespace"), None, namespace);
-        let known = found.map(|found| (namespace.to_owned(), (*found.labels).clone()));
-        StaticNamespaces::new(known).labels(namespace).await
+        let namespace_object = self.find(&ClusterKind::new("v1", "Namespace"), None, namespace);
+        let namespace_labels =
+            namespace_object.map(|object| (namespace.to_owned(), (*object.labels).clone()));
+        StaticNamespaces::new(namespace_labels).labels(namespace).await
     }
 }
 
@@ -159,8 +160,8 @@ mod tests {
         };
         let name = |text: &str| {
             let object: Value = serde_json::from_str(text).unwrap();
-            let at = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
-            format!("{}/{}", at("/metadata/namespace"), at("/metadata/name"))
+            let text_at = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+            format!("{}/{}", text_at("/metadata/namespace"), text_at("/metadata/name"))
         };
         for (kind, namespace, selector, expected) in [
             ("Node", None, "", vec!["-/n1", "-/n2"]),
@@ -175,17 +176,17 @@ mod tests {
                 .list(&kind, &query(namespace, selector), deadline)
                 .await
                 .unwrap();
-            let listed: Vec<_> = page.objects.iter().map(|text| name(text)).collect();
-            assert_eq!(listed, expected, "{kind} {namespace:?} {selector}");
+            let listed_names: Vec<_> = page.objects.iter().map(|text| name(text)).collect();
+            assert_eq!(listed_names, expected, "{kind} {namespace:?} {selector}");
         }
         let pods = ClusterKind::new("v1", "Pod");
         assert!(matches!(
             cluster.list(&pods, &query(None, "a b"), deadline).await,
             Err(ClusterError::Refused(_))
         ));
-        for (namespace, found) in [(Some("shop"), true), (Some("none"), false), (None, false)] {
+        for (namespace, is_found) in [(Some("shop"), true), (Some("none"), false), (None, false)] {
             let object = cluster.get(&pods, namespace, "web", deadline).await.unwrap();
-            assert_eq!(object.is_some(), found, "{namespace:?}");
+            assert_eq!(object.is_some(), is_found, "{namespace:?}");
         }
         for (namespace, zone) in [("shop", Some("a")), ("other", None)] {
             let labels = cluster.labels(namespace).await.unwrap();

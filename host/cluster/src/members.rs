@@ -45,7 +45,7 @@ pub struct ReplicaMembers {
     terms: ElectionTimes,
     view: Arc<WatchView<LeaseFields>>,
     /// The last version of each Lease, and the time at which this replica first saw it.
-    seen: Mutex<HashMap<String, (LeaseFields, Instant)>>,
+    observations: Mutex<HashMap<String, (LeaseFields, Instant)>>,
     annotations: watch::Sender<Annotations>,
     _task: AbortOnDropHandle<()>,
 }
@@ -91,11 +91,11 @@ impl ReplicaMembers {
     ) -> Self {
         let view = Arc::new(WatchView::new("replicas"));
         let entry = |lease: Lease| {
-            let held = LeaseFields {
+            let fields = LeaseFields {
                 spec: lease.spec.unwrap_or_default(),
                 annotations: lease.metadata.annotations.unwrap_or_default(),
             };
-            (Key::new(None, &lease.metadata.name.unwrap_or_default()), held)
+            (Key::new(None, &lease.metadata.name.unwrap_or_default()), fields)
         };
         let task = spawn(
             runtime,
@@ -114,7 +114,7 @@ impl ReplicaMembers {
             identity,
             terms,
             view,
-            seen: Mutex::default(),
+            observations: Mutex::default(),
             annotations: watch::Sender::new(Annotations::new()),
             _task: task,
         }
@@ -139,36 +139,39 @@ impl ReplicaMembers {
 
     /// Returns the current replicas. Must be called every second, as the expiry of Leases is measured between calls.
     pub fn membership(&self) -> LeaseMembership {
-        let mut seen = self.seen.lock();
+        let mut observations = self.observations.lock();
         let now = Instant::now();
         let is_watching = self.view.health.is_watching();
         let leases = self.view.cache.all();
-        seen.retain(|name, _| is_watching && leases.iter().any(|(key, _)| key.name == *name));
+        observations.retain(|name, _| is_watching && leases.iter().any(|(key, _)| key.name == *name));
         let mut leader = None;
         let mut members = Vec::new();
-        let holder = |held: &LeaseFields| held.spec.holder_identity.clone().unwrap_or_default();
+        let holder =
+            |lease_fields: &LeaseFields| lease_fields.spec.holder_identity.clone().unwrap_or_default();
         let lease = leases.iter().find(|(key, _)| key.name == self.leader);
-        let leads = lease.map(|(_, held)| holder(held));
+        let leader_identity = lease.map(|(_, leader_fields)| holder(leader_fields));
         let mut is_known = false;
-        for (Key { name, .. }, held) in leases {
+        for (Key { name, .. }, fields) in leases {
             // `since` is the time at which this replica saw the last change of the Lease. It is now, if the Lease has
             // changed or was not seen before.
-            let since = match seen.get(&name) {
-                Some((before, since)) if before.spec == held.spec => *since,
+            let since = match observations.get(&name) {
+                Some((before, since)) if before.spec == fields.spec => *since,
                 _ => now,
             };
-            seen.insert(name.clone(), (held.clone(), since));
+            observations.insert(name.clone(), (fields.clone(), since));
             let unchanged = now.duration_since(since);
             is_known |= name == self.name && unchanged < self.terms.duration * 2 / 3;
             if name == self.leader {
-                leader = Some(held.annotations);
+                leader = Some(fields.annotations);
                 continue;
             }
             members.push(LeaseMember {
-                is_alive: !has_expired(&held.spec, unchanged),
+                is_alive: !has_expired(&fields.spec, unchanged),
                 unchanged,
-                is_leader: leads.as_deref().is_some_and(|leads| leads == holder(&held)),
-                annotations: held.annotations,
+                is_leader: leader_identity
+                    .as_deref()
+                    .is_some_and(|identity| identity == holder(&fields)),
+                annotations: fields.annotations,
                 name,
             });
         }
@@ -191,11 +194,11 @@ impl ReplicaMembers {
     /// [`leave`](Self::leave).
     pub async fn take_part(&self) {
         let mut annotations = self.annotations.subscribe();
-        let mut own = None;
+        let mut own_lease = None;
         let mut has_failed = false;
         loop {
-            let wanted = annotations.borrow_and_update().clone();
-            let pause = match self.renew(&mut own, wanted).await {
+            let wanted_annotations = annotations.borrow_and_update().clone();
+            let pause = match self.renew(&mut own_lease, wanted_annotations).await {
                 Ok(()) => {
                     has_failed = false;
                     self.terms.pause
@@ -210,7 +213,7 @@ impl ReplicaMembers {
                         let reason = error.advice(&permission);
                         tracing::warn!(lease = %self.name, "this replica cannot tell the others what it has: {reason}");
                     }
-                    own = None;
+                    own_lease = None;
                     RETRY.min(self.terms.pause)
                 }
             };
@@ -221,15 +224,21 @@ impl ReplicaMembers {
         }
     }
 
-    async fn renew(&self, own: &mut Option<Lease>, annotations: Annotations) -> Result<(), RequestError> {
+    async fn renew(
+        &self,
+        own_lease: &mut Option<Lease>,
+        annotations: Annotations,
+    ) -> Result<(), RequestError> {
         let until = Instant::now() + REQUEST_LIMIT;
-        if own.is_none() {
-            let found = self
+        if own_lease.is_none() {
+            let lease_request = self
                 .connection
                 .ask(Verb::Get, until, self.api.get_opt(&self.name));
-            *own = found.await?;
+            *own_lease = lease_request.await?;
         }
-        let metadata = own.as_ref().map(|own| own.metadata.clone());
+        let metadata = own_lease
+            .as_ref()
+            .map(|stored_lease| stored_lease.metadata.clone());
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
@@ -245,7 +254,7 @@ impl ReplicaMembers {
             }),
         };
         let params = PostParams::default();
-        let written = match own {
+        let written_lease = match own_lease {
             None => {
                 let create = self.api.create(&params, &lease);
                 self.connection.ask(Verb::Create, until, create).await?
@@ -255,7 +264,7 @@ impl ReplicaMembers {
                 self.connection.ask(Verb::Replace, until, replace).await?
             }
         };
-        *own = Some(written);
+        *own_lease = Some(written_lease);
         Ok(())
     }
 
@@ -282,11 +291,11 @@ impl ReplicaMembers {
 /// Returns the name of a replica's Lease: the name of the machine or Pod, and a part of the random suffix.
 fn lease_name(identity: &str) -> String {
     let (host, suffix) = identity.rsplit_once('_').unwrap_or((identity, ""));
-    let allowed = |letter: char| match letter.to_ascii_lowercase() {
+    let sanitize = |letter: char| match letter.to_ascii_lowercase() {
         letter if letter.is_ascii_alphanumeric() || letter == '.' => letter,
         _ => '-',
     };
-    let host: String = host.chars().take(200).map(allowed).collect();
+    let host: String = host.chars().take(200).map(sanitize).collect();
     let suffix: String = suffix.chars().take(8).collect();
     format!("{}-{suffix}", host.trim_matches(['-', '.']))
 }

@@ -93,6 +93,6 @@ pub(crate) fn permission(verbs: &str, plural: &str, group: &str) -> String {
 
 /// Returns an error and its causes in one line. kube's own message says nothing about the cause, so it is left out.
 pub(crate) fn causes(error: &(dyn StdError + 'static)) -> String {
-    let below = error.source().filter(|_| error.is::<Error>());
-    chain(below.unwrap_or(error))
+    let cause = error.source().filter(|_| error.is::<Error>());
+    chain(cause.unwrap_or(error))
 }

@@ -101,7 +101,7 @@ impl ResourceKind {
         }
     }
 
-    pub(crate) fn served(&self) -> ServedKind {
+    pub(crate) fn served_kind(&self) -> ServedKind {
         ServedKind {
             resource: ApiResource {
                 group: self.group.to_owned(),
@@ -145,19 +145,19 @@ impl WatchedResources {
     ) -> Self {
         let resource = kind.resource.clone();
         let view = Arc::new(WatchView::new(resource.plural.clone()));
-        let entry = |found: PartialObjectMeta<CachedObject>| {
-            let version = version(serde_json::to_value(&found.metadata).ok().as_ref());
-            let metadata = found.metadata;
+        let entry = |object: PartialObjectMeta<CachedObject>| {
+            let version = version(serde_json::to_value(&object.metadata).ok().as_ref());
+            let metadata = object.metadata;
             let name = metadata.name.unwrap_or_default();
             (Key::new(metadata.namespace.as_deref(), &name), version)
         };
-        let (watched, namespace) = (
+        let (api_resource, namespace) = (
             resource.clone(),
             only.map_or("", |(namespace, _)| namespace).to_owned(),
         );
         let api = move |client: Client| match &*namespace {
-            "" => Api::all_with(client, &watched),
-            namespace => Api::namespaced_with(client, namespace, &watched),
+            "" => Api::all_with(client, &api_resource),
+            namespace => Api::namespaced_with(client, namespace, &api_resource),
         };
         let selection = only.map_or(WatchSelection::All, |(_, name)| {
             WatchSelection::Named(name.to_owned())
@@ -182,12 +182,12 @@ impl WatchedResources {
     pub async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
         let api = Api::<CachedObject>::all_with(self.0.connection.client(), &self.0.resource);
         let until = Instant::now() + REQUEST_LIMIT;
-        let found = self
+        let listing = self
             .0
             .connection
             .list(&api, ListParams::default(), false, until)
             .await;
-        let (items, _) = found.map_err(|failure| match failure {
+        let (items, _) = listing.map_err(|failure| match failure {
             RequestError::NotFound(_) => ResourceError::NotFound(self.no_such_kind()),
             other => self.error("list", other),
         })?;
@@ -235,7 +235,7 @@ impl WatchedResources {
             object,
         };
         let item = resource.item()?;
-        let (api, params) = (self.api(namespace), written());
+        let (api, params) = (self.api(namespace), post_params());
         let mut answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         if self.0.is_namespaced
             && let Err(RequestError::NotFound(_)) = &answer
@@ -254,7 +254,7 @@ impl WatchedResources {
 
     async fn create_namespace(&self, name: &str) -> Result<(), ResourceError> {
         let until = Instant::now() + REQUEST_LIMIT;
-        match create_namespace(&self.0.connection, name, &written(), until).await {
+        match create_namespace(&self.0.connection, name, &post_params(), until).await {
             Ok(()) => Ok(()),
             Err(RequestError::Forbidden(words)) => Err(ResourceError::Refused(format!(
                 "the namespace `{name}` does not exist and cannot be created: {words}; create it with \
@@ -272,26 +272,27 @@ impl WatchedResources {
     /// server refuses or does not answer.
     pub async fn replace(&self, resource: &Resource) -> Result<Resource, ResourceError> {
         let item = resource.item()?;
-        let (api, params) = (self.api(&resource.namespace), written());
+        let (api, params) = (self.api(&resource.namespace), post_params());
         self.ask(Verb::Replace, api.replace(&resource.name, &params, &item))
             .await
             .map(Resource::from_item)
             .map_err(|failure| self.error("update", failure))
     }
 
-    /// Replaces `found`, or creates a resource of this name if `found` is `None`. `set` sets the resource's fields.
+    /// Replaces `old_resource`, or creates a resource of this name if `old_resource` is `None`. `set` sets the
+    /// resource's fields.
     pub async fn put(
         &self,
         namespace: &str,
         name: &str,
-        found: Option<Resource>,
+        old_resource: Option<Resource>,
         set: impl Fn(&mut Map<String, Value>),
     ) -> Result<Resource, ResourceError> {
-        match found {
+        match old_resource {
             None => self.create(namespace, name, set).await,
-            Some(mut found) => {
-                set(&mut found.object);
-                self.replace(&found).await
+            Some(mut resource) => {
+                set(&mut resource.object);
+                self.replace(&resource).await
             }
         }
     }
@@ -330,8 +331,8 @@ impl WatchedResources {
             }
             Err(failure) => {
                 let ApiResource { plural, group, .. } = &self.0.resource;
-                let needed = permission("`patch`", &format!("{plural}/status"), group);
-                Err(ResourceError::from_request_error(failure, &needed))
+                let needed_permission = permission("`patch`", &format!("{plural}/status"), group);
+                Err(ResourceError::from_request_error(failure, &needed_permission))
             }
         }
     }
@@ -396,8 +397,8 @@ impl WatchedResources {
 }
 
 impl ResourceError {
-    pub(crate) fn from_request_error(failure: RequestError, needed: &str) -> Self {
-        let message = failure.advice(needed);
+    pub(crate) fn from_request_error(failure: RequestError, needed_permission: &str) -> Self {
+        let message = failure.advice(needed_permission);
         match failure {
             RequestError::NotFound(_) => Self::NotFound(message),
             RequestError::Conflict(_) => Self::Conflict(message),
@@ -407,7 +408,7 @@ impl ResourceError {
     }
 }
 
-fn written() -> PostParams {
+fn post_params() -> PostParams {
     PostParams {
         field_manager: Some(MANAGER.to_owned()),
         ..PostParams::default()

@@ -83,13 +83,13 @@ impl ManifestRoles {
         if user.groups.iter().any(|group| group == MASTERS) {
             return allowed(format!("the group {MASTERS} may do everything"));
         }
-        let place = match action {
+        let target_namespace = match action {
             AccessAttributes::Resource { namespace, .. } => namespace.as_str(),
             AccessAttributes::Path { .. } => "",
         };
         for ManifestBinding { name, role, subjects } in &self.bindings {
             let namespace = name.namespace.as_deref();
-            if namespace.is_some_and(|namespace| namespace != place) {
+            if namespace.is_some_and(|namespace| namespace != target_namespace) {
                 continue;
             }
             let Some(subject) = subjects.iter().find(|subject| is_user(subject, user, namespace)) else {

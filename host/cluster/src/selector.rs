@@ -31,7 +31,7 @@ enum Side {
 }
 
 impl LabelBound {
-    fn holds(&self, labels: &Labels) -> bool {
+    fn is_met(&self, labels: &Labels) -> bool {
         let number = labels.get(&self.key).and_then(|label| label.parse::<i64>().ok());
         number.is_some_and(|number| match self.side {
             Side::Above => number > self.limit,
@@ -59,7 +59,7 @@ impl TextSelector {
     }
 
     pub(crate) fn matches(&self, labels: &Labels) -> bool {
-        self.sets.matches(labels) && self.bounds.iter().all(|bound| bound.holds(labels))
+        self.sets.matches(labels) && self.bounds.iter().all(|bound| bound.is_met(labels))
     }
 }
 
@@ -179,11 +179,11 @@ impl<'a> SelectorReader<'a> {
         Ok(())
     }
 
-    fn key(&mut self, place: &str) -> Result<&'a str, String> {
+    fn key(&mut self, position: &str) -> Result<&'a str, String> {
         match self.take() {
             Some(SelectorWord::Name(key)) => check_key(key).map(|()| key),
-            Some(SelectorWord::Sign(sign)) => Err(format!("expected a label key {place}, found `{sign}`")),
-            None => Err(format!("expected a label key {place}")),
+            Some(SelectorWord::Sign(sign)) => Err(format!("expected a label key {position}, found `{sign}`")),
+            None => Err(format!("expected a label key {position}")),
         }
     }
 
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn an_invalid_selector_is_refused_with_the_position_of_the_mistake() {
         // (text that Kubernetes' `labels.Parse` refuses, part of the message)
-        for (text, named) in [
+        for (text, message_part) in [
             (",", "at the start of a requirement, found `,`"),
             ("x,", "at the start of a requirement"),
             ("x=y,,z=w", "found `,`"),
@@ -387,12 +387,12 @@ mod tests {
             ("-b", "not a valid label key"),
         ] {
             let error = TextSelector::parse(text).unwrap_err();
-            assert!(error.contains(named), "{text:?}: {error}");
+            assert!(error.contains(message_part), "{text:?}: {error}");
             assert!(error.starts_with(&format!("the label selector `{text}` is invalid: ")));
         }
-        let many = vec!["!a"; REQUIREMENTS].join(",");
-        TextSelector::parse(&many).unwrap();
-        let error = TextSelector::parse(&format!("{many},b")).unwrap_err();
+        let longest_selector = vec!["!a"; REQUIREMENTS].join(",");
+        TextSelector::parse(&longest_selector).unwrap();
+        let error = TextSelector::parse(&format!("{longest_selector},b")).unwrap_err();
         assert!(error.ends_with("it has more than 64 requirements"), "{error}");
         let error = TextSelector::parse(&format!("x in ({})", "a,".repeat(LENGTH))).unwrap_err();
         assert_eq!(error, "the label selector has 8199 bytes; the limit is 4096");

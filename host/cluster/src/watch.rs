@@ -116,7 +116,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     V: PartialEq + Send + Sync + 'static,
 {
-    view.health.starting();
+    view.health.record_starting();
     let (connection, view) = (connection.clone(), view.clone());
     AbortOnDropHandle::new(runtime.spawn(async move {
         follow(&connection, api, selection, &view, entry, &permission).await;
@@ -137,7 +137,7 @@ pub(crate) async fn follow<K, V>(
     V: PartialEq,
 {
     let health = &view.health;
-    let client = connection.observed(health.clone());
+    let client = connection.observed_client(health.clone());
     let mut pace = WatchPace::new(connection);
     loop {
         let mut config = watcher::Config::default().timeout(WATCH_SECONDS);
@@ -151,8 +151,8 @@ pub(crate) async fn follow<K, V>(
             let event = tokio::select! {
                 biased;
                 event = events.next() => event,
-                () = health.confirmed() => {
-                    health.watching();
+                () = health.until_confirmed() => {
+                    health.record_watching();
                     pace.reset();
                     continue;
                 }
@@ -161,7 +161,7 @@ pub(crate) async fn follow<K, V>(
                 Some(Ok(event)) => {
                     if matches!(event, Event::Apply(_) | Event::Delete(_)) {
                         health.record_answer();
-                        health.watching();
+                        health.record_watching();
                         pace.reset();
                     }
                     take(event, view, &entry);
@@ -173,15 +173,17 @@ pub(crate) async fn follow<K, V>(
             match &problem {
                 WatchProblem::Expired => {
                     tracing::info!(watch = health.name(), "the watch expired; listing again");
-                    health.starting();
+                    health.record_starting();
                     pace.expired().await;
                     break;
                 }
                 WatchProblem::Failed(verb, failure) => {
                     metrics::count(*verb, failure.result());
                     match failure {
-                        RequestError::Forbidden(words) => health.refused(format!("{words}; {permission}")),
-                        other => health.down(other.sentence()),
+                        RequestError::Forbidden(words) => {
+                            health.record_refused(format!("{words}; {permission}"))
+                        }
+                        other => health.record_down(other.sentence()),
                     }
                     pace.wait().await;
                 }
@@ -195,11 +197,11 @@ fn take<K, V: PartialEq>(event: Event<K>, view: &WatchView<V>, entry: &impl Fn(K
         Event::Init => view.cache.begin_list(),
         Event::InitApply(object) => {
             let (key, value) = entry(object);
-            view.cache.listed(key, value);
+            view.cache.add_to_list(key, value);
         }
         Event::InitDone => {
             view.cache.end_list();
-            view.health.listed();
+            view.health.record_list();
             tracing::debug!(watch = view.health.name(), objects = view.cache.len(), "listed");
         }
         Event::Apply(object) => {
@@ -221,7 +223,7 @@ enum WatchProblem {
     Failed(Verb, RequestError),
 }
 
-const GONE: u16 = 410;
+const GONE_STATUS: u16 = 410;
 
 impl From<watcher::Error> for WatchProblem {
     fn from(error: watcher::Error) -> Self {
@@ -237,7 +239,7 @@ impl From<watcher::Error> for WatchProblem {
             }
         };
         match &error {
-            kube::Error::Api(status) if status.code == GONE => Self::Expired,
+            kube::Error::Api(status) if status.code == GONE_STATUS => Self::Expired,
             other => Self::Failed(verb, RequestError::from_client(other)),
         }
     }

@@ -306,7 +306,7 @@ impl<'s> Checker<'s> {
                 node,
                 format!(
                     "undeclared reference to '{name}': there is no such function here{}",
-                    meant(name, names(style, self.scope.kyverno.is_some()))
+                    suggestion_suffix(name, names(style, self.scope.kyverno.is_some()))
                 ),
             );
         };
@@ -384,10 +384,10 @@ impl<'s> Checker<'s> {
             self.uses.http = true;
         }
         if lookup::is_lookup(name) {
-            let read = lookup::kind_of(arguments.get(0..2).unwrap_or_default())
+            let cluster_kind = lookup::kind_of(arguments.get(0..2).unwrap_or_default())
                 .or_else(|message| fail(node, message))?;
-            arguments.splice(0..2, [read.api_version(), read.kind()].map(text));
-            self.lookups.push(read);
+            arguments.splice(0..2, [cluster_kind.api_version(), cluster_kind.kind()].map(text));
+            self.lookups.push(cluster_kind);
             if let Some(namespace) = &scope.namespace {
                 arguments.insert(2, text(namespace));
                 kinds.insert(2, Type::String);
@@ -433,7 +433,7 @@ fn text(text: &str) -> Expression {
     Expression::Constant(Value::string(text))
 }
 
-fn meant<T: Display>(name: &str, names: impl IntoIterator<Item = T>) -> String {
+fn suggestion_suffix<T: Display>(name: &str, names: impl IntoIterator<Item = T>) -> String {
     suggestion(name, names).map_or_else(String::new, |text| format!(" ({text})"))
 }
 

@@ -20,31 +20,34 @@ const STACK: usize = 64 << 20;
 pub(crate) fn compile(
     source: &str,
     scope: &CheckScope,
-    wanted: &[Type],
+    expected_types: &[Type],
 ) -> Result<CheckedExpression, ConditionError> {
-    let checked = parsed(source, |tree| Checker::new(scope).check_whole(tree))?;
-    if wanted.is_empty() || wanted.contains(&checked.kind) {
+    let checked = parse_with(source, |tree| Checker::new(scope).check_whole(tree))?;
+    if expected_types.is_empty() || expected_types.contains(&checked.kind) {
         return Ok(checked);
     }
     let kind = checked.kind.to_string();
-    let wanted = match wanted {
+    let type_names = match expected_types {
         [Type::Bool] => {
             return refused(format!(
                 "must evaluate to bool but got {kind}; compare it with what you expect"
             ));
         }
-        wanted => wanted.iter().map(Type::to_string).collect::<Vec<_>>(),
+        types => types.iter().map(Type::to_string).collect::<Vec<_>>(),
     };
-    refused(format!("must evaluate to {} but got {kind}", wanted.join(" or ")))
+    refused(format!(
+        "must evaluate to {} but got {kind}",
+        type_names.join(" or ")
+    ))
 }
 
 fn refused<T>(message: impl Into<String>) -> Result<T, ConditionError> {
     Err(ConditionError::Refused(message.into()))
 }
 
-pub(crate) fn parsed<T: Send>(
+pub(crate) fn parse_with<T: Send>(
     source: &str,
-    read: impl FnOnce(&IdedExpr) -> Result<T, TypeMistake> + Send,
+    read_tree: impl FnOnce(&IdedExpr) -> Result<T, TypeMistake> + Send,
 ) -> Result<T, ConditionError> {
     if source.trim().is_empty() {
         return refused(
@@ -64,7 +67,7 @@ pub(crate) fn parsed<T: Send>(
         thread::Builder::new()
             .name("condition-parser".to_owned())
             .stack_size(STACK)
-            .spawn_scoped(threads, || parse_and_read(source, read))
+            .spawn_scoped(threads, || parse_and_read(source, read_tree))
             .map(|thread| thread.join())
     });
     match outcome {
@@ -76,14 +79,14 @@ pub(crate) fn parsed<T: Send>(
 
 fn parse_and_read<T>(
     source: &str,
-    read: impl FnOnce(&IdedExpr) -> Result<T, TypeMistake>,
+    read_tree: impl FnOnce(&IdedExpr) -> Result<T, TypeMistake>,
 ) -> Result<T, ConditionError> {
     // The parser does not expand macros. So the checker sees `has`, `all` and other macros as calls.
     let (tree, positions) = Env::default()
         .parser()
         .parse_with_source_info(source)
-        .map_err(|errors| first(source, errors))?;
-    read(&tree).map_err(|mistake| match mistake {
+        .map_err(|errors| first_error(source, errors))?;
+    read_tree(&tree).map_err(|mistake| match mistake {
         TypeMistake::At { node, message } => {
             let start = positions.offset_for(node).map_or(0, |(start, _)| start);
             let (line, column) = position(source, start as usize);
@@ -97,7 +100,7 @@ fn parse_and_read<T>(
     })
 }
 
-fn first(source: &str, errors: ParseErrors) -> ConditionError {
+fn first_error(source: &str, errors: ParseErrors) -> ConditionError {
     let mut errors = errors.errors;
     // Syntax errors come first, because they often cause the rest of the errors.
     errors.sort_by_key(|error| (!error.msg.starts_with("Syntax error"), error.pos));
@@ -107,8 +110,8 @@ fn first(source: &str, errors: ParseErrors) -> ConditionError {
     let Some(error) = errors.into_iter().next() else {
         return ConditionError::Refused("the parser failed: it gave no reason".to_owned());
     };
-    let whole = |number: isize| usize::try_from(number).unwrap_or(1).max(1);
-    let (line, column) = (whole(error.pos.0), whole(error.pos.1));
+    let one_based = |number: isize| usize::try_from(number).unwrap_or(1).max(1);
+    let (line, column) = (one_based(error.pos.0), one_based(error.pos.1));
     let at_end = source.lines().count() <= line && error.msg.contains("'<EOF>' expecting");
     ConditionError::Compile {
         line,

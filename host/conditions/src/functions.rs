@@ -80,7 +80,7 @@ impl CelFunction {
             }
             let mut bindings = TypeBindings::default();
             let mut pairs = signature.arguments.iter().zip(arguments);
-            if !pairs.all(|(wanted, given)| bindings.fits(wanted, given)) {
+            if !pairs.all(|(parameter, argument)| bindings.fits(parameter, argument)) {
                 continue;
             }
             let kind = bindings.apply(&signature.result);

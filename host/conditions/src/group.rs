@@ -23,8 +23,8 @@ impl GroupExpression {
     ///
     /// Returns an error for invalid syntax, an unknown member, and any other construct of CEL.
     pub fn compile(text: &str, members: &[&str]) -> Result<Self, ConditionError> {
-        let read = |tree: &IdedExpr| formula(tree, members, 0);
-        let formula = compile::parsed(text, read)?;
+        let read_formula = |tree: &IdedExpr| formula(tree, members, 0);
+        let formula = compile::parse_with(text, read_formula)?;
         Ok(Self {
             text: text.into(),
             formula,
@@ -62,8 +62,8 @@ fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, T
             message,
         })
     };
-    let read = |operand: &IdedExpr| formula(operand, members, depth + 1);
-    let both = |one, other| Ok(Box::new([read(one)?, read(other)?]));
+    let subformula = |operand: &IdedExpr| formula(operand, members, depth + 1);
+    let both = |one, other| Ok(Box::new([subformula(one)?, subformula(other)?]));
     match &node.expr {
         Expr::Literal(LiteralValue::Boolean(value)) => Ok(Formula::Constant(*value.inner())),
         Expr::Call(CallExpr {
@@ -77,7 +77,7 @@ fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, T
             (operators::NOT_EQUALS, [one, other]) => {
                 Ok(Formula::Not(Box::new(Formula::Equal(both(one, other)?))))
             }
-            (operators::LOGICAL_NOT, [operand]) => Ok(Formula::Not(Box::new(read(operand)?))),
+            (operators::LOGICAL_NOT, [operand]) => Ok(Formula::Not(Box::new(subformula(operand)?))),
             (name, arguments) => match members.iter().position(|member| *member == name) {
                 Some(member) if arguments.is_empty() => Ok(Formula::Member(member)),
                 Some(_) => fail(format!("`{name}` takes no arguments; write `{name}()`")),

@@ -213,9 +213,9 @@ struct Inputs<'a> {
 
 impl PolicyHook {
     async fn allowances(&self, request: &Request, deadline: Deadline) -> Vec<&Allowance> {
-        let mut found = Vec::new();
+        let mut matching_allowances = Vec::new();
         if self.binding.allowances.is_empty() {
-            return found;
+            return matching_allowances;
         }
         let now = Moment::now();
         let variables = Variables::new(request, Uses::ALL);
@@ -223,10 +223,10 @@ impl PolicyHook {
             let mut machine = Machine::new(&variables, &[], TOTAL_COST, deadline);
             let first_false = first_false(&mut machine, &allowance.conditions, self.sources(request)).await;
             if now < allowance.until && matches!(first_false, Ok(None)) {
-                found.push(&**allowance);
+                matching_allowances.push(&**allowance);
             }
         }
-        found
+        matching_allowances
     }
 
     /// Returns the parameter objects. The policy is evaluated once for each of them. If the binding has no parameters,
@@ -250,17 +250,17 @@ impl PolicyHook {
                 params.kind
             )));
         };
-        let found = params.find(cluster, request.namespace.as_deref(), deadline).await;
-        let found = match found {
-            Ok(found) => found,
+        let outcome = params.find(cluster, request.namespace.as_deref(), deadline).await;
+        let texts = match outcome {
+            Ok(found_texts) => found_texts,
             Err(ClusterError::Timeout) => {
                 return Err(Failure::new(FailureKind::Timeout, "no parameters in time"));
             }
             Err(error) => return Ok(Err(error.to_string())),
         };
-        move_if_long(found.iter().map(|text| text.len() + PARAMETER_WORK).sum()).await;
-        let mut objects = Vec::with_capacity(found.len());
-        for text in found {
+        move_if_long(texts.iter().map(|text| text.len() + PARAMETER_WORK).sum()).await;
+        let mut objects = Vec::with_capacity(texts.len());
+        for text in texts {
             match serde_json::from_str(&text) {
                 Ok(object) => objects.push(Some(object)),
                 Err(error) => return Ok(Err(format!("a parameter is not valid: {error}"))),
@@ -288,8 +288,8 @@ impl PolicyHook {
         }
         let kind = ClusterKind::new("v1", "Namespace");
         let answer = cluster.get(&kind, None, name, deadline).await;
-        let found = answer.map_err(|error| format!("namespace {name}: {error}"))?;
-        let text = found.ok_or_else(|| format!("namespace {name} not found"))?;
+        let object_text = answer.map_err(|error| format!("namespace {name}: {error}"))?;
+        let text = object_text.ok_or_else(|| format!("namespace {name} not found"))?;
         serde_json::from_str(&text)
             .map(Some)
             .map_err(|error| format!("namespace {name}: {error}"))
@@ -328,11 +328,14 @@ impl PolicyHook {
         if !self.policy.uses.exceptions {
             return variables;
         }
-        let texts = |of: fn(&Allowance) -> &Vec<String>| {
-            let texts = inputs.allowances.iter().flat_map(|allowance| of(allowance));
+        let texts = |field: fn(&Allowance) -> &Vec<String>| {
+            let texts = inputs.allowances.iter().flat_map(|allowance| field(allowance));
             texts.map(|text| Value::text(text)).collect()
         };
-        variables.with_exceptions(texts(|known| &known.images), texts(|known| &known.values))
+        variables.with_exceptions(
+            texts(|allowance| &allowance.images),
+            texts(|allowance| &allowance.values),
+        )
     }
 
     /// Returns whether all match conditions of the policy are true. If this cannot be determined because conditions
@@ -382,8 +385,8 @@ impl PolicyHook {
                 message: self.message(&mut machine, validation, sources).await,
                 reason: validation.reason,
                 index,
-                failed: false,
-                unreadable: false,
+                is_error: false,
+                is_unreadable: false,
             });
         }
         machine.allow(POLICY_COST);
@@ -391,7 +394,11 @@ impl PolicyHook {
             match machine.settle(expression.expression(), sources).await {
                 Ok(Value::String(value)) if !value.trim().is_empty() => {
                     let value = annotation(value.trim());
-                    match findings.annotations.iter_mut().find(|(known, _)| known == key) {
+                    match findings
+                        .annotations
+                        .iter_mut()
+                        .find(|(entry_key, _)| entry_key == key)
+                    {
                         Some((_, values)) if values.contains(&value) => {}
                         Some((_, values)) => values.push(value),
                         None => findings.annotations.push((key.clone(), vec![value])),

@@ -67,7 +67,7 @@ pub struct MatchCondition {
 
 impl MatchCondition {
     /// The maximum number of match conditions of a stage, as in kube-apiserver.
-    pub const MOST: usize = 64;
+    pub const MAX_COUNT: usize = 64;
 
     /// Compiles a match condition. Its name must be a qualified name: an optional DNS name and `/`, then at most 63
     /// letters, digits, `-`, `_` and `.`. Its expression may have at most 16 KiB, and must have the type bool.
@@ -171,7 +171,7 @@ async fn first_false<'a>(
     conditions: &'a [MatchCondition],
     sources: ValueSources<'_>,
 ) -> Result<Option<Arc<str>>, Vec<FailedCondition>> {
-    let mut failed = Vec::new();
+    let mut failed_conditions = Vec::new();
     for condition in conditions {
         let expression = &condition.checked.expression;
         let fault = match machine.settle(expression, sources).await {
@@ -180,12 +180,16 @@ async fn first_false<'a>(
             Ok(_) => Fault::no_overload(),
             Err(fault) => fault,
         };
-        failed.push(FailedCondition::new(condition, &fault));
+        failed_conditions.push(FailedCondition::new(condition, &fault));
         if matches!(fault, Fault::Halt(Halt::TotalCost | Halt::Deadline)) {
             break;
         }
     }
-    if failed.is_empty() { Ok(None) } else { Err(failed) }
+    if failed_conditions.is_empty() {
+        Ok(None)
+    } else {
+        Err(failed_conditions)
+    }
 }
 
 #[async_trait]

@@ -52,8 +52,8 @@ struct ExpressionMeter {
     limit: u64,
     /// The error to return when the cost exceeds `limit`. There are two such errors: one for the limit of a single
     /// expression, and one for the limit of all expressions together.
-    exceeded: Halt,
-    asked: u64,
+    limit_halt: Halt,
+    question_cost: u64,
     next_deadline_check: u64,
     /// The work that has not been charged yet, because it is not enough for a cost of 1. It is charged as soon as more
     /// work brings it to a cost of 1.
@@ -61,21 +61,21 @@ struct ExpressionMeter {
 }
 
 impl ExpressionMeter {
-    fn computed(&self) -> u64 {
-        self.cost.saturating_sub(self.asked)
+    fn computed_cost(&self) -> u64 {
+        self.cost.saturating_sub(self.question_cost)
     }
 
     fn within(budget: u64) -> Self {
-        let (limit, exceeded) = if budget < EXPRESSION_COST {
+        let (limit, halt) = if budget < EXPRESSION_COST {
             (budget, Halt::TotalCost)
         } else {
             (EXPRESSION_COST, Halt::Cost)
         };
         Self {
             cost: 0,
-            asked: 0,
+            question_cost: 0,
             limit,
-            exceeded,
+            limit_halt: halt,
             next_deadline_check: DEADLINE_INTERVAL,
             work: 0,
         }
@@ -108,14 +108,14 @@ impl<'a> Machine<'a> {
         meter.cost = meter.cost.saturating_add(cost);
         if meter.cost > meter.limit {
             meter.cost = meter.limit;
-            return Err(Fault::Halt(meter.exceeded.clone()));
+            return Err(Fault::Halt(meter.limit_halt.clone()));
         }
         if meter.cost >= meter.next_deadline_check {
             meter.next_deadline_check = meter.cost + DEADLINE_INTERVAL;
             if self.deadline.has_passed() {
                 return Err(Fault::Halt(Halt::Deadline));
             }
-            if meter.computed() >= DEADLINE_INTERVAL && is_call_movable() {
+            if meter.computed_cost() >= DEADLINE_INTERVAL && is_call_movable() {
                 return Err(Fault::Halt(Halt::MoveThread));
             }
         }
@@ -123,7 +123,7 @@ impl<'a> Machine<'a> {
     }
 
     pub(crate) fn charge_question(&mut self, cost: u64) -> Result<(), Fault> {
-        self.meter.asked = self.meter.asked.saturating_add(cost);
+        self.meter.question_cost = self.meter.question_cost.saturating_add(cost);
         self.charge(cost)
     }
 

@@ -167,14 +167,14 @@ impl PolicyCompiler {
     ///
     /// Fails like [`MatchCondition::compile`].
     pub fn condition(&mut self, name: &str, expression: &str) -> Result<MatchCondition, ConditionError> {
-        let of_kubernetes = CheckScope {
+        let kubernetes_scope = CheckScope {
             params: self.scope.params,
             ..CheckScope::default()
         };
         let scope = if self.scope.kyverno.is_some() {
             &self.scope
         } else {
-            &of_kubernetes
+            &kubernetes_scope
         };
         let condition = MatchCondition::compile_in(name, expression, scope)?;
         self.policy.record(&condition.checked);
@@ -187,7 +187,7 @@ impl PolicyCompiler {
     ///
     /// Returns an error for invalid syntax, an unknown name, a wrong type, or a result that the role does not allow.
     pub fn compile(&mut self, role: Role, text: &str) -> Result<PolicyExpression, ConditionError> {
-        let wanted = match role {
+        let expected_types = match role {
             Role::Variable => vec![],
             Role::Validation => vec![Type::Bool],
             Role::Message => vec![Type::String],
@@ -196,7 +196,7 @@ impl PolicyCompiler {
             Role::JsonPatch => vec![list(JSON_PATCH), list(Type::Free)],
         };
         self.scope.mutates = matches!(role, Role::ApplyConfiguration | Role::JsonPatch);
-        let checked = compile::compile(text, &self.scope, &wanted)?;
+        let checked = compile::compile(text, &self.scope, &expected_types)?;
         self.policy.record(&checked);
         Ok(PolicyExpression {
             text: text.into(),
@@ -206,7 +206,10 @@ impl PolicyCompiler {
 
     /// Returns whether the policy defines a variable with this name.
     pub fn is_defined(&self, name: &str) -> bool {
-        self.policy.definitions.iter().any(|known| &*known.name == name)
+        self.policy
+            .definitions
+            .iter()
+            .any(|definition| &*definition.name == name)
     }
 
     /// Defines `variables.name` for the expressions that are compiled later.
@@ -258,7 +261,9 @@ impl PolicyCompiler {
 impl CompiledPolicy {
     /// Returns the names and expressions of the policy's variables, in the order of their definitions.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.definitions.iter().map(|known| (&*known.name, &*known.text))
+        self.definitions
+            .iter()
+            .map(|definition| (&*definition.name, &*definition.text))
     }
 
     fn record(&mut self, checked: &CheckedExpression) {
@@ -288,10 +293,10 @@ impl CompiledPolicy {
 
     /// Returns a short text about the policy, with the numbers of its validations and mutations.
     pub fn summary(&self) -> String {
-        let count = |number: usize, what: &str| match number {
+        let count = |number: usize, noun: &str| match number {
             0 => None,
-            1 => Some(format!("1 {what}")),
-            _ => Some(format!("{number} {what}s")),
+            1 => Some(format!("1 {noun}")),
+            _ => Some(format!("{number} {noun}s")),
         };
         let parts = [
             count(self.validations.len(), "validation"),
@@ -303,14 +308,14 @@ impl CompiledPolicy {
 
     /// Returns a text that identifies the policy: equal policies have the same text.
     pub fn identity(&self) -> String {
-        let definitions = self.definitions.iter().map(|known| &*known.text);
+        let definitions = self.definitions.iter().map(|definition| &*definition.text);
         let conditions = self.conditions.iter().map(MatchCondition::expression);
         let validations = self
             .validations
             .iter()
             .map(|validation| validation.expression.text());
         let mutations = self.mutations.iter().map(PolicyExpression::text);
-        let all = definitions.chain(conditions).chain(validations).chain(mutations);
-        all.collect::<Vec<_>>().join("\n")
+        let texts = definitions.chain(conditions).chain(validations).chain(mutations);
+        texts.collect::<Vec<_>>().join("\n")
     }
 }

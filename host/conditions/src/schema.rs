@@ -31,7 +31,7 @@ impl ObjectSchema {
 pub struct Components<'a> {
     schemas: &'a Map<String, Json>,
     types: HashMap<&'a str, Type>,
-    open: Vec<&'a str>,
+    open_names: Vec<&'a str>,
 }
 
 impl<'a> Components<'a> {
@@ -40,7 +40,7 @@ impl<'a> Components<'a> {
         Self {
             schemas,
             types: HashMap::new(),
-            open: Vec::new(),
+            open_names: Vec::new(),
         }
     }
 
@@ -74,7 +74,7 @@ impl<'a> Components<'a> {
             return Type::Dyn;
         }
         if let Some(reference) = reference(schema) {
-            return self.referred(reference);
+            return self.referenced_type(reference);
         }
         match schema.get("type").and_then(Json::as_str) {
             Some("string") => Type::String,
@@ -108,25 +108,25 @@ impl<'a> Components<'a> {
     }
 
     /// Returns the CEL type of the schema in a reference. It is dynamic if the schema is missing or refers to itself.
-    fn referred(&mut self, reference: &str) -> Type {
+    fn referenced_type(&mut self, reference: &str) -> Type {
         let name = reference
             .strip_prefix("#/components/schemas/")
             .unwrap_or_default();
         let Some((name, schema)) = self.schemas.get_key_value(name) else {
             return Type::Dyn;
         };
-        if let Some(known) = self.types.get(name.as_str()) {
-            return known.clone();
+        if let Some(cached_type) = self.types.get(name.as_str()) {
+            return cached_type.clone();
         }
-        if self.open.contains(&name.as_str()) || self.open.len() >= MOST_REFERENCES {
+        if self.open_names.contains(&name.as_str()) || self.open_names.len() >= MOST_REFERENCES {
             return Type::Dyn;
         }
-        self.open.push(name);
+        self.open_names.push(name);
         let short = name.rsplit('.').next().unwrap_or(name);
-        let found = self.of_schema(short, schema);
-        self.open.pop();
-        self.types.insert(name, found.clone());
-        found
+        let schema_type = self.of_schema(short, schema);
+        self.open_names.pop();
+        self.types.insert(name, schema_type.clone());
+        schema_type
     }
 }
 

@@ -144,13 +144,16 @@ async fn a_false_condition_takes_precedence_over_an_error() {
         ),
     ];
     for (case, expressions, expected) in table {
-        let named: Vec<(String, &str)> = expressions
+        let named_texts: Vec<(String, &str)> = expressions
             .iter()
             .enumerate()
-            .map(|(place, expression)| (format!("c{place}"), *expression))
+            .map(|(index, expression)| (format!("c{index}"), *expression))
             .collect();
-        let named: Vec<(&str, &str)> = named.iter().map(|(name, text)| (name.as_str(), *text)).collect();
-        let outcome = conditions(&named).evaluate(&pod(), &NoAuthorizer, minute()).await;
+        let pairs: Vec<(&str, &str)> = named_texts
+            .iter()
+            .map(|(name, text)| (name.as_str(), *text))
+            .collect();
+        let outcome = conditions(&pairs).evaluate(&pod(), &NoAuthorizer, minute()).await;
         let outcome = outcome.map_err(|failure| failure.message());
         let outcome = outcome.as_ref().map(|unmet| unmet.as_deref());
         assert_eq!(outcome, expected.as_ref().map(|unmet| *unmet), "{case}");
@@ -299,7 +302,7 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
         assert_eq!(outcome.unwrap().is_none(), expected, "{expression}");
         let requests: Vec<_> = requests
             .into_iter()
-            .map(|(user, what)| (user.to_owned(), what))
+            .map(|(user, action)| (user.to_owned(), action))
             .collect();
         assert_eq!(*rules.requests.lock().unwrap(), requests, "{expression}");
     }

@@ -143,10 +143,10 @@ pub(crate) fn optional(value: Type) -> Type {
 pub(crate) struct TypeBindings([Option<Type>; 2]);
 
 impl TypeBindings {
-    pub(crate) fn fits(&mut self, wanted: &Type, given: &Type) -> bool {
-        match (wanted, given) {
+    pub(crate) fn fits(&mut self, parameter: &Type, argument: &Type) -> bool {
+        match (parameter, argument) {
             (Type::Any(index), _) => match self.0.get(*index).cloned() {
-                Some(Some(bound)) => match join(&bound, given) {
+                Some(Some(bound)) => match join(&bound, argument) {
                     Some(joined) => {
                         self.bind(*index, joined);
                         true
@@ -154,18 +154,19 @@ impl TypeBindings {
                     None => false,
                 },
                 _ => {
-                    self.bind(*index, given.clone());
+                    self.bind(*index, argument.clone());
                     true
                 }
             },
             (Type::Dyn | Type::Free, _) | (_, Type::Dyn | Type::Free) => true,
-            (Type::List(wanted), Type::List(given)) | (Type::Optional(wanted), Type::Optional(given)) => {
-                self.fits(wanted, given)
+            (Type::List(parameter_item), Type::List(argument_item))
+            | (Type::Optional(parameter_item), Type::Optional(argument_item)) => {
+                self.fits(parameter_item, argument_item)
             }
-            (Type::Map(wanted_key, wanted_value), Type::Map(given_key, given_value)) => {
-                self.fits(wanted_key, given_key) && self.fits(wanted_value, given_value)
+            (Type::Map(parameter_key, parameter_value), Type::Map(argument_key, argument_value)) => {
+                self.fits(parameter_key, argument_key) && self.fits(parameter_value, argument_value)
             }
-            _ => join(wanted, given).is_some(),
+            _ => join(parameter, argument).is_some(),
         }
     }
 

@@ -149,13 +149,13 @@ impl<'a> Map<'a> {
         }
     }
 
-    pub(crate) fn get(&self, wanted: &Value<'a>) -> Option<Value<'a>> {
-        match (self, wanted) {
+    pub(crate) fn get(&self, map_key: &Value<'a>) -> Option<Value<'a>> {
+        match (self, map_key) {
             (_, Value::String(name)) => self.field(name),
             (Self::Tree(_), _) => None,
-            (Self::Shared(entries), wanted) => entries
+            (Self::Shared(entries), scalar_key) => entries
                 .iter()
-                .find(|(key, _)| key.same_scalar(wanted))
+                .find(|(key, _)| key.same_scalar(scalar_key))
                 .map(|(_, value)| value.clone()),
         }
     }

@@ -145,16 +145,20 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, P
     let mut mistakes = Mistakes::new();
     let existing = set.read(&mut mistakes);
     let definitions = set.definitions_in(&existing);
-    let found = find(&definitions, id)?;
-    ensure_alone(found, &existing)?;
-    let others = existing
+    let definition = find(&definitions, id)?;
+    ensure_alone(definition, &existing)?;
+    let other_definitions = existing
         .iter()
         .enumerate()
-        .filter(|(file, _)| *file != found.file)
+        .filter(|(file, _)| *file != definition.file)
         .flat_map(|(_, file)| file.definitions.iter().flatten());
-    chains::define(others, mistakes)?;
-    let effects = vec![(found.id.clone(), AppliedEffect::Deleted)];
-    Ok(Change::between(set, set.with_text(found.file, None), effects))
+    chains::define(other_definitions, mistakes)?;
+    let effects = vec![(definition.id.clone(), AppliedEffect::Deleted)];
+    Ok(Change::between(
+        set,
+        set.with_text(definition.file, None),
+        effects,
+    ))
 }
 
 fn ensure_alone(definition: &ParsedDefinition<'_>, existing: &[Arc<ReadFile>]) -> Result<(), PlanError> {
@@ -182,11 +186,11 @@ fn find<'d, 'a>(
     definitions: &'d [ParsedDefinition<'a>],
     id: &DefinitionId,
 ) -> Result<&'d ParsedDefinition<'a>, PlanError> {
-    let found: Vec<_> = definitions
+    let matches: Vec<_> = definitions
         .iter()
         .filter(|definition| definition.id.is(id))
         .collect();
-    match found.as_slice() {
+    match matches.as_slice() {
         [only] => Ok(*only),
         [] => Err(unknown(id, definitions)),
         several => {

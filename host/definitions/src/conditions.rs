@@ -14,11 +14,11 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> MatchConditions {
         return MatchConditions::default();
     };
     let entries = node.list().unwrap_or_default();
-    if entries.len() > MatchCondition::MOST {
+    if entries.len() > MatchCondition::MAX_COUNT {
         let message = format!("there are {} conditions", entries.len());
         let fix = format!(
             "write {} at most; several can be one, joined by `&&`",
-            MatchCondition::MOST
+            MatchCondition::MAX_COUNT
         );
         node.wrong(message, fix);
     }
@@ -30,15 +30,15 @@ pub(crate) fn read_with(
     entries: &[Node<'_>],
     mut compile: impl FnMut(&str, &str) -> Result<MatchCondition, ConditionError>,
 ) -> Vec<MatchCondition> {
-    let mut seen = HashMap::new();
-    let read = |entry| read_one(entry, &mut compile, &mut seen);
-    entries.iter().filter_map(read).collect()
+    let mut first_lines = HashMap::new();
+    let read_entry = |entry| read_one(entry, &mut compile, &mut first_lines);
+    entries.iter().filter_map(read_entry).collect()
 }
 
 fn read_one<'a>(
     node: &Node<'a>,
     mut compile: impl FnMut(&str, &str) -> Result<MatchCondition, ConditionError>,
-    seen: &mut HashMap<&'a str, u32>,
+    first_lines: &mut HashMap<&'a str, u32>,
 ) -> Option<MatchCondition> {
     let mut fields = node.object()?;
     let name_node = fields.required("name", "name the condition");
@@ -47,7 +47,7 @@ fn read_one<'a>(
     let expression_node = fields.required("expression", fix);
     let expression = expression_node.as_ref().and_then(|expression| expression.text());
     if let (Some(name), Some(node)) = (name, &name_node) {
-        match seen.get(name) {
+        match first_lines.get(name) {
             Some(line) => {
                 let message = format!(
                     "{} is also the name of the condition on line {line}",
@@ -56,7 +56,7 @@ fn read_one<'a>(
                 node.wrong(message, "give each condition its own name");
             }
             None => {
-                seen.insert(name, node.location().line);
+                first_lines.insert(name, node.location().line);
             }
         }
     }

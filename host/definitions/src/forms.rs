@@ -40,7 +40,9 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
     /// `None` if the document belongs to another policy system. Default: searches [`kinds`](Self::kinds) for a kind
     /// with this name.
     fn recognize(&self, kind: &str, _version: &str) -> Option<&'static DocumentKind> {
-        self.kinds().iter().find(|known| known.name == kind)
+        self.kinds()
+            .iter()
+            .find(|document_kind| document_kind.name == kind)
     }
 
     /// Returns the object that contains the definition's name. Default: the field `metadata`.
@@ -150,8 +152,9 @@ impl DocumentKind {
 
     /// Returns whether documents of this kind may have this `apiVersion`.
     pub fn supports(&self, version: &str) -> bool {
-        let is_version =
-            |known: &&&str| **known == version || known.ends_with('/') && version.starts_with(**known);
+        let is_version = |supported: &&&str| {
+            **supported == version || supported.ends_with('/') && version.starts_with(**supported)
+        };
         self.versions.iter().find(is_version).is_some()
     }
 
@@ -197,7 +200,7 @@ impl DocumentForms {
 
 impl Default for DocumentForms {
     fn default() -> Self {
-        static OWN: LazyLock<DocumentForms> = LazyLock::new(|| {
+        static DEFAULT_FORMS: LazyLock<DocumentForms> = LazyLock::new(|| {
             DocumentForms::new(vec![
                 Arc::new(native::NativeForm),
                 Arc::new(kubernetes::KubernetesForm),
@@ -208,7 +211,7 @@ impl Default for DocumentForms {
                 Arc::new(bcs::BcsForm),
             ])
         });
-        OWN.clone()
+        DEFAULT_FORMS.clone()
     }
 }
 

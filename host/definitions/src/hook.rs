@@ -97,8 +97,8 @@ pub trait HookKind: HookValue {
     ///
     /// # Errors
     ///
-    /// Fails if the hook cannot be prepared with `given`, for example because one of its plugins was not loaded.
-    fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError>;
+    /// Fails if the hook cannot be prepared with `context`, for example because one of its plugins was not loaded.
+    fn prepare(&self, context: HookContext<'_>) -> Result<PreparedHook, HookError>;
 }
 
 /// Methods that work for a hook of any kind, such as cloning and comparing it. They are implemented once for all types

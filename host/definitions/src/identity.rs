@@ -113,8 +113,8 @@ impl FromStr for ChainId {
 }
 
 fn split_phase(text: &str) -> Option<(Phase, &str)> {
-    let of_phase = |phase: Phase| Some((phase, text.strip_prefix(phase.as_str())?.strip_prefix(':')?));
-    Phase::ALL.into_iter().find_map(of_phase)
+    let phase_and_rest = |phase: Phase| Some((phase, text.strip_prefix(phase.as_str())?.strip_prefix(':')?));
+    Phase::ALL.into_iter().find_map(phase_and_rest)
 }
 
 impl StageId {
@@ -122,9 +122,9 @@ impl StageId {
     /// text `ns/a/b` may mean the stage `b` of the chain `ns/a`, or the stage `a/b` of the chain `ns`. Therefore only
     /// the joined text of both names is compared.
     pub fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
-        let whole = |chain: &str, stage: &str| format!("{chain}/{stage}");
+        let joined_name = |chain: &str, stage: &str| format!("{chain}/{stage}");
         self.phase.is_none_or(|expected| expected == phase)
-            && whole(&self.chain, &self.stage) == whole(chain, stage)
+            && joined_name(&self.chain, &self.stage) == joined_name(chain, stage)
     }
 }
 

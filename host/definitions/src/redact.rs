@@ -49,11 +49,11 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
 /// Collects the spans of all values in `allow.environment`. The keys `allow` and `environment` may be in any case,
 /// because BCS documents ignore case.
 fn collect(node: &Node<'_>, spans: &mut Vec<Range<usize>>) {
-    let is = |key: Option<&str>, name: &str| key.is_some_and(|key| key.eq_ignore_ascii_case(name));
+    let is_key = |key: Option<&str>, name: &str| key.is_some_and(|key| key.eq_ignore_ascii_case(name));
     for (key, child) in node.children() {
-        if is(key, "allow") {
+        if is_key(key, "allow") {
             let granted = child.children().into_iter();
-            let environments = granted.filter(|(key, _)| is(*key, "environment"));
+            let environments = granted.filter(|(key, _)| is_key(*key, "environment"));
             spans.extend(
                 environments
                     .flat_map(|(_, values)| values.children())

@@ -95,12 +95,12 @@ impl RolloutDefinition {
 }
 
 impl RolloutLimit {
-    /// Returns the number of failures or refusals at which this limit is reached. `of` is the number of requests that
-    /// the current step of the rollout has had so far.
-    pub fn out_of(self, of: u64) -> u64 {
+    /// Returns the number of failures or refusals at which this limit is reached. `request_count` is the number of
+    /// requests that the current step of the rollout has had so far.
+    pub fn out_of(self, request_count: u64) -> u64 {
         match self {
             Self::Count(limit) => limit,
-            Self::Share(share) => of
+            Self::Share(share) => request_count
                 .max(FEWEST)
                 .saturating_mul(share.parts_of_ten_thousand().into())
                 .div_ceil(Share::ALL.parts_of_ten_thousand().into()),

@@ -150,15 +150,15 @@ fn read_words<'a>(node: &Node<'a>, read: fn(&Node<'a>) -> Option<&'a str>) -> Ma
     Matcher::Only(words)
 }
 
-/// Reads a list of resource patterns. A pattern is a mistake if `covered` finds that another pattern covers it.
+/// Reads a list of resource patterns. A pattern is a mistake if `find_covered` finds that another pattern covers it.
 fn read_resources<'a>(
     node: &Node<'a>,
     read: fn(&Node<'a>) -> Option<&'a str>,
     parse: impl Fn(&str) -> Result<Option<ResourcePattern>, RuleError>,
-    covered: impl Fn(&[&str]) -> Vec<(usize, String)>,
+    find_covered: impl Fn(&[&str]) -> Vec<(usize, String)>,
 ) -> Vec<ResourcePattern> {
     let mut patterns = Vec::new();
-    let (mut written, mut texts) = (Vec::new(), Vec::new());
+    let (mut nodes, mut texts) = (Vec::new(), Vec::new());
     for entry in entries(node) {
         let Some(text) = read(&entry) else {
             continue;
@@ -167,17 +167,17 @@ fn read_resources<'a>(
             Ok(pattern) => patterns.extend(pattern),
             Err(error) => entry.wrong(error.to_string(), ""),
         }
-        written.push(entry);
+        nodes.push(entry);
         texts.push(text);
     }
     let wildcard = texts.iter().position(|text| *text == "*/*");
-    if let Some(entry) = wildcard.and_then(|index| written.get(index)) {
-        check_wildcard(entry, "*/*", written.len());
+    if let Some(entry) = wildcard.and_then(|index| nodes.get(index)) {
+        check_wildcard(entry, "*/*", nodes.len());
         return patterns;
     }
-    for (index, by) in covered(&texts) {
-        if let (Some(entry), Some(text)) = (written.get(index), texts.get(index)) {
-            let message = format!("`{by}` in the same list already covers `{text}`");
+    for (index, covering) in find_covered(&texts) {
+        if let (Some(entry), Some(text)) = (nodes.get(index), texts.get(index)) {
+            let message = format!("`{covering}` in the same list already covers `{text}`");
             entry.wrong(message, "keep one of the two");
         }
     }
@@ -203,22 +203,24 @@ fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
 
 /// Returns the index of each pattern that kube-apiserver rejects as covered, and the covering pattern.
 fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
-    let mut covered = Vec::new();
+    let mut covered_patterns = Vec::new();
     for (index, text) in texts.iter().enumerate() {
         if let Some((resource, subresource)) = text.split_once('/') {
             let earlier = texts.get(..index).unwrap_or_default();
             let wildcards = [format!("{resource}/*"), format!("*/{subresource}")];
-            let covering = wildcards.into_iter().filter(|by| earlier.contains(&by.as_str()));
-            covered.extend(covering.map(|by| (index, by)));
+            let covering = wildcards
+                .into_iter()
+                .filter(|pattern| earlier.contains(&pattern.as_str()));
+            covered_patterns.extend(covering.map(|pattern| (index, pattern)));
         }
     }
     if let Some(last) = texts.iter().rposition(|text| !text.contains('/'))
         && texts.get(last) != Some(&"*")
         && texts.contains(&"*")
     {
-        covered.push((last, "*".to_owned()));
+        covered_patterns.push((last, "*".to_owned()));
     }
-    covered
+    covered_patterns
 }
 
 /// Parses a resource pattern like kube-apiserver: `pods/` means `pods`, and `/status` matches no resource (`None`).

@@ -35,15 +35,15 @@ impl LabelSyntax {
 /// Reads the namespace selector of a native stage, which selects by name as in BCS, or by label as in Kubernetes.
 pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     let fields = node.object()?;
-    let by_name = fields.has("operator") || fields.has("values");
-    let by_label = fields.has("matchLabels") || fields.has("matchExpressions");
-    if by_name && by_label {
+    let selects_by_name = fields.has("operator") || fields.has("values");
+    let selects_by_label = fields.has("matchLabels") || fields.has("matchExpressions");
+    if selects_by_name && selects_by_label {
         let message =
             "it selects by name (`operator`, `values`) and by label (`matchLabels`, `matchExpressions`)";
         return node.reject(message, "use one of the two forms");
     }
-    if by_name {
-        let selector = by_names(fields)?;
+    if selects_by_name {
+        let selector = read_name_selector(fields)?;
         if let NamespaceSelector::In(names) | NamespaceSelector::NotIn(names) = &selector
             && names.is_empty()
         {
@@ -52,7 +52,7 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
         }
         return Some(selector);
     }
-    Some(NamespaceSelector::Labels(by_labels(
+    Some(NamespaceSelector::Labels(read_label_selector(
         fields,
         LabelSyntax::Free,
         &["operator", "values"],
@@ -61,12 +61,12 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
 
 /// Reads the namespace selector of a BCS hook. As in the BCS driver, the list `values` may be empty.
 pub(crate) fn bcs_namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
-    by_names(node.object_of_any_case()?)
+    read_name_selector(node.object_of_any_case()?)
 }
 
-fn by_names(mut fields: Fields<'_>) -> Option<NamespaceSelector> {
-    let read = readers::one_of("operator", &NAME_OPERATORS);
-    let selector = fields.get_required("operator", "write In or NotIn", read);
+fn read_name_selector(mut fields: Fields<'_>) -> Option<NamespaceSelector> {
+    let read_operator = readers::one_of("operator", &NAME_OPERATORS);
+    let selector = fields.get_required("operator", "write In or NotIn", read_operator);
     let values = fields.get("values", Vec::new(), Node::strings);
     Some(selector?(values))
 }
@@ -74,7 +74,7 @@ fn by_names(mut fields: Fields<'_>) -> Option<NamespaceSelector> {
 /// Reads the label selector in the field `name`, in the format of Kubernetes. If it is missing, everything matches.
 pub(crate) fn labels_of(fields: &mut Fields<'_>, name: &'static str, syntax: LabelSyntax) -> LabelSelector {
     match fields.get_optional(name, Node::object) {
-        Some(fields) => by_labels(fields, syntax, &[]),
+        Some(fields) => read_label_selector(fields, syntax, &[]),
         None => LabelSelector::default(),
     }
 }
@@ -84,7 +84,11 @@ pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector
     (!labels.is_empty()).then_some(NamespaceSelector::Labels(labels))
 }
 
-fn by_labels(mut fields: Fields<'_>, syntax: LabelSyntax, also_known: &[&'static str]) -> LabelSelector {
+fn read_label_selector(
+    mut fields: Fields<'_>,
+    syntax: LabelSyntax,
+    ignored_fields: &[&'static str],
+) -> LabelSelector {
     let mut requirements = Vec::new();
     for (key, value) in fields.get("matchLabels", Vec::new(), Node::map) {
         let Some(text) = value.string() else {
@@ -100,25 +104,25 @@ fn by_labels(mut fields: Fields<'_>, syntax: LabelSyntax, also_known: &[&'static
     for expression in fields.get("matchExpressions", Vec::new(), Node::list) {
         requirements.extend(requirement(&expression, syntax));
     }
-    fields.ignore(also_known);
+    fields.ignore(ignored_fields);
     LabelSelector::new(requirements)
 }
 
 fn requirement(node: &Node<'_>, syntax: LabelSyntax) -> Option<LabelRequirement> {
     let mut fields = node.object()?;
-    let read = |node: &Node<'_>, check: fn(&str) -> Result<(), String>| {
+    let read_checked_text = |node: &Node<'_>, check: fn(&str) -> Result<(), String>| {
         let text = node.string()?;
         syntax.check(node, text, check);
         Some(text.to_owned())
     };
-    let read_key = |node: &Node<'_>| read(node, names::label_key);
+    let read_key = |node: &Node<'_>| read_checked_text(node, names::label_key);
     let key = fields.get_required("key", "name the label", read_key);
     let operator = fields.get_required("operator", "write In, NotIn, Exists or DoesNotExist", Node::word);
     let values = match fields.optional("values") {
         Some(values) => values.list().map(|values| {
             values
                 .iter()
-                .filter_map(|value| read(value, names::label_value))
+                .filter_map(|value| read_checked_text(value, names::label_value))
                 .collect()
         }),
         None => Some(Vec::new()),

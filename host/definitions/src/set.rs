@@ -3,7 +3,7 @@
 pub(crate) mod chains;
 pub(crate) mod reads;
 mod stored;
-mod usable;
+mod usable_definitions;
 
 #[cfg(test)]
 mod tests;
@@ -13,11 +13,11 @@ use std::{collections::BTreeSet, iter, sync::Arc};
 use self::reads::{ReadFile, Reads};
 pub use self::{
     stored::StoredDefinition,
-    usable::{BadDefinition, OnBadDefinition, Served, Usable},
+    usable_definitions::{BadDefinition, OnBadDefinition, Served, Usable},
 };
 pub(crate) use self::{
     stored::{ParsedDefinition, text_of},
-    usable::id_of,
+    usable_definitions::id_of,
 };
 use crate::{
     ChainDefinition, ChainId, Change, DefinitionFile, DefinitionId, Definitions, Destination, DocumentForms,
@@ -137,17 +137,19 @@ impl DefinitionSet {
     }
 
     pub(crate) fn definitions_after(&self, mut mistakes: Mistakes) -> Result<Definitions, Mistakes> {
-        let files = self.read(&mut mistakes);
+        let read_files = self.read(&mut mistakes);
         chains::define(
-            files.iter().flat_map(|file| file.definitions.iter().flatten()),
+            read_files
+                .iter()
+                .flat_map(|file| file.definitions.iter().flatten()),
             mistakes,
         )
     }
 
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Vec<Arc<ReadFile>> {
-        let read: Vec<_> = self.files.iter().map(|file| self.reads.file(file)).collect();
-        mistakes.extend(read.iter().flat_map(|file| file.mistakes.iter().cloned()));
-        read
+        let read_files: Vec<_> = self.files.iter().map(|file| self.reads.file(file)).collect();
+        mistakes.extend(read_files.iter().flat_map(|file| file.mistakes.iter().cloned()));
+        read_files
     }
 
     pub(crate) fn definitions_in<'a>(&self, files: &'a [Arc<ReadFile>]) -> Vec<ParsedDefinition<'a>> {
@@ -172,11 +174,11 @@ impl DefinitionSet {
         let mut documents = self.documents();
         let stages = chain.stages.iter().map(|stage| &stage.location);
         let locations = iter::once(&chain.source).chain(stages);
-        let own: BTreeSet<usize> = locations
+        let chain_indexes: BTreeSet<usize> = locations
             .filter_map(|location| stored::index_at(&documents, location))
             .collect();
         let mut index = 0..;
-        documents.retain(|_| index.next().is_some_and(|index| own.contains(&index)));
+        documents.retain(|_| index.next().is_some_and(|index| chain_indexes.contains(&index)));
         documents
     }
 

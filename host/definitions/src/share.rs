@@ -16,15 +16,15 @@ pub struct InvalidShare {
 
 impl Share {
     /// The share that contains every request.
-    pub const ALL: Self = Self(NonZeroU16::MIN.saturating_add(Self::WHOLE - 1));
+    pub const ALL: Self = Self(NonZeroU16::MIN.saturating_add(Self::PART_COUNT - 1));
 
     /// The number of steps of 0.01% in [`Share::ALL`].
-    const WHOLE: u16 = 10_000;
+    const PART_COUNT: u16 = 10_000;
 
     /// Creates a share of `parts` in 10,000 requests; `None` unless `parts` is 1 to 10,000.
     pub fn of_ten_thousand(parts: u16) -> Option<Self> {
         NonZeroU16::new(parts)
-            .filter(|parts| parts.get() <= Self::WHOLE)
+            .filter(|parts| parts.get() <= Self::PART_COUNT)
             .map(Self)
     }
 
@@ -36,11 +36,11 @@ impl Share {
     /// Returns whether the request with the number `counter` is in the share. The first request has the number 0, and
     /// is in every share. Of any 10,000 consecutive requests, a share of 10% contains exactly 1,000, evenly spread.
     pub fn is_due(self, counter: u64) -> bool {
-        let whole = u64::from(Self::WHOLE);
+        let part_count = u64::from(Self::PART_COUNT);
         let parts = u64::from(self.0.get());
         // The multiplication spreads the included requests evenly. For example, a share of 30% includes the requests 0,
         // 4, 7, 10, 14 and so on.
-        (counter % whole) * parts % whole < parts
+        (counter % part_count) * parts % part_count < parts
     }
 }
 
@@ -65,26 +65,27 @@ impl FromStr for Share {
     type Err = InvalidShare;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = |fix: String| InvalidShare {
+        let invalid_share = |fix: String| InvalidShare {
             text: text.to_owned(),
             fix,
         };
-        let range = || wrong("0.01% to 100%, with at most two digits after the point".to_owned());
+        let invalid_number =
+            || invalid_share("0.01% to 100%, with at most two digits after the point".to_owned());
         let Some(number) = text.strip_suffix('%') else {
             return Err(match hundredths(text).and_then(Self::of_ten_thousand) {
-                Some(share) => wrong(share.to_string()),
-                None => range(),
+                Some(share) => invalid_share(share.to_string()),
+                None => invalid_number(),
             });
         };
         hundredths(number)
             .and_then(Self::of_ten_thousand)
-            .ok_or_else(range)
+            .ok_or_else(invalid_number)
     }
 }
 
 /// Parses a decimal number with at most two digits after the point, and returns its hundredths: 1250 for `12.5`.
 fn hundredths(text: &str) -> Option<u16> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let (integer, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         is_number.then(|| text.parse::<u16>().ok()).flatten()
@@ -94,7 +95,7 @@ fn hundredths(text: &str) -> Option<u16> {
         2 => 1,
         _ => return None,
     };
-    digits(whole)?
+    digits(integer)?
         .checked_mul(100)?
         .checked_add(digits(fraction)? * scale)
 }

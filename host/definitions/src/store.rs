@@ -1,7 +1,7 @@
 //! Stores of definitions: the trait of all stores, and the store of files.
 
+mod enforcement_loss;
 mod files;
-mod loss;
 mod reading;
 mod write;
 
@@ -111,12 +111,12 @@ impl DefinitionFile {
 
     /// Parses the documents in the text. Having none is a mistake, because a file may have lost its content.
     pub(crate) fn documents(&self, mistakes: &mut Mistakes) -> Vec<Document> {
-        let before = mistakes.len();
+        let mistakes_before = mistakes.len();
         let documents = match self.kind {
             StoreKind::Files => document::read_text_of(&self.path, &self.text, mistakes),
             StoreKind::Entries => document::read_stored(&self.path, &self.text, mistakes),
         };
-        if documents.is_empty() && mistakes.len() == before {
+        if documents.is_empty() && mistakes.len() == mistakes_before {
             let fix = format!("to remove its definitions, delete the {}", self.kind.text_noun());
             mistakes.push(file_mistake(&self.path, "there is no definition in it", &fix));
         }

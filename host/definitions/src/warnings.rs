@@ -39,10 +39,14 @@ impl ChainDefinition {
             if self.stages.iter().any(|stage| stage.spec.expansion.is_some()) {
                 return Vec::new();
             }
-            let known = useless_entries(rule);
-            let is_new = |one: &UnreachedEntry| !known.iter().any(|known| known.entry == one.entry);
-            let unreached = reach.unreached_entries(rule).into_iter().filter(is_new);
-            let useless = unreached.map(|UnreachedEntry { field, entry, fix }| UselessEntry {
+            let known_entries = useless_entries(rule);
+            let is_new = |unreached_entry: &UnreachedEntry| {
+                !known_entries
+                    .iter()
+                    .any(|entry| entry.entry == unreached_entry.entry)
+            };
+            let new_entries = reach.unreached_entries(rule).into_iter().filter(is_new);
+            let useless = new_entries.map(|UnreachedEntry { field, entry, fix }| UselessEntry {
                 field,
                 message: format!("`{entry}` in `{field}` matches no request: no route of the dialect has it"),
                 fix,
@@ -52,20 +56,20 @@ impl ChainDefinition {
         });
         let misses = reach.misses(self.namespace.as_deref(), &self.rules);
         warnings.extend(misses.map(|misses| {
-            let never = if misses.is_whole {
+            let prefix = if misses.is_whole {
                 "it is never called: "
             } else {
                 ""
             };
-            let message = format!("chain {}: {never}{}", self.name, misses.reasons.join("; "));
+            let message = format!("chain {}: {prefix}{}", self.name, misses.reasons.join("; "));
             Mistake::new(&self.source, "", message, "")
         }));
         warnings
     }
 
     fn warnings_of_entries(&self, find: impl Fn(&Rule) -> Vec<UselessEntry>) -> Vec<Mistake> {
-        let of_stages = self.stages.iter().map(|stage| &stage.spec.rules);
-        let rules = std::iter::once(&self.rules).chain(of_stages).flatten();
+        let stage_rules = self.stages.iter().map(|stage| &stage.spec.rules);
+        let rules = std::iter::once(&self.rules).chain(stage_rules).flatten();
         let documents =
             LazyCell::new(|| document::read_file(Path::new(&self.source.file), &mut Mistakes::new()));
         let mut warnings: Vec<Mistake> = Vec::new();

@@ -83,7 +83,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
 
     /// Returns an HTTP request without credentials that the dialect reads as `request`. If `request` is `None`, returns
     /// an example. Returns `None` if `request` cannot be expressed as HTTP; the default implementation always does.
-    fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
+    fn http_request(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let _ = request;
         None
     }
@@ -186,11 +186,11 @@ impl StoredQuery {
     /// Returns the reason why the reply has no object, as the end of a sentence.
     pub fn object(&self, reply: &[u8]) -> Result<Object, String> {
         let text = std::str::from_utf8(reply).map_err(|error| error.to_string())?;
-        let found = self.pointer.locate(text).and_then(|place| text.get(place));
-        let object = found.ok_or_else(|| format!("there is nothing at `{}`", self.pointer))?;
-        let respelled = self.spelling.canonical(object).map_err(|error| match error {
+        let object_text = self.pointer.locate(text).and_then(|range| text.get(range));
+        let object = object_text.ok_or_else(|| format!("there is nothing at `{}`", self.pointer))?;
+        let canonical = self.spelling.canonical(object).map_err(|error| match error {
             SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
         })?;
-        Object::parse_unique(respelled.as_deref().unwrap_or(object)).map_err(|error| error.to_string())
+        Object::parse_unique(canonical.as_deref().unwrap_or(object)).map_err(|error| error.to_string())
     }
 }

@@ -172,11 +172,11 @@ impl Rejection {
     }
 }
 
-/// Returns the rejection of a request that servers could read in several ways, for the reason `why`.
-pub fn ambiguous(why: &str) -> Rejection {
+/// Returns the rejection of a request that servers could read in several ways. `reason` says why they could.
+pub fn ambiguous(reason: &str) -> Rejection {
     Rejection::new(
         RejectionKind::Ambiguous,
-        format!("the request is ambiguous: {why}"),
+        format!("the request is ambiguous: {reason}"),
     )
 }
 
@@ -184,8 +184,8 @@ pub fn ambiguous(why: &str) -> Rejection {
 /// `X-HTTP-Method-Override: DELETE`.
 pub fn overridden(head: &Parts) -> Option<Rejection> {
     let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    let sent = head.headers.iter();
-    let headers = sent.map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let header_pairs = head.headers.iter();
+    let headers = header_pairs.map(|(name, value)| (name.as_str(), value.as_bytes()));
     let name = path::overridden(head.method.as_str(), target, headers)?;
     Some(ambiguous(&format!(
         "{name} names another method or path than the request's own; remove it"

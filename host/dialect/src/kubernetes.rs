@@ -31,7 +31,7 @@ pub struct StoredState {
     /// The object as it is before the request; `None` if it does not exist.
     pub object: Option<Object>,
     /// The object that would result from a patch; `None` if the request is not a patch.
-    pub patched: Option<Object>,
+    pub patched_object: Option<Object>,
 }
 
 impl KubernetesApi {
@@ -90,9 +90,9 @@ impl Dialect for KubernetesApi {
     }
 
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<BodyReading, Rejection> {
-        let found = inspection.detail.get::<ResourceTarget>();
+        let resource_target = inspection.detail.get::<ResourceTarget>();
         // `classify` has stored the target of the request in this inspection, so the target is never missing.
-        let target = found.ok_or_else(|| unsettled("its target"))?;
+        let target = resource_target.ok_or_else(|| unsettled("its target"))?;
         let query = head.uri.query().unwrap_or_default();
         let is_patch = head.method == Method::PATCH;
         if inspection.operation == Operation::Delete && target.name.is_none() {
@@ -114,14 +114,14 @@ impl Dialect for KubernetesApi {
             }
             Operation::Delete => {
                 let options = delete_options(head, body);
-                let of = stored
+                let stored_object = stored
                     .object
                     .as_ref()
                     .ok_or_else(|| unsettled("the stored object"))?;
-                (kind_of(of)?, None, options)
+                (kind_of(stored_object)?, None, options)
             }
             Operation::Create | Operation::Update => {
-                let object = match stored.patched.take() {
+                let object = match stored.patched_object.take() {
                     Some(patched) => patched,
                     None if is_patch => return Err(unsettled("the result of the patch")),
                     None => object_of(head, body)?,
@@ -144,9 +144,9 @@ impl Dialect for KubernetesApi {
             _ => options::is_dry_run(query),
         };
         request.subresource = target.subresource.clone();
-        let named = object.as_ref().filter(|_| target.name.is_none());
-        let of_object = named.and_then(|object| object.head().name.clone());
-        request.name = target.name.clone().or(of_object).unwrap_or_default();
+        let name_source = object.as_ref().filter(|_| target.name.is_none());
+        let object_name = name_source.and_then(|object| object.head().name.clone());
+        request.name = target.name.clone().or(object_name).unwrap_or_default();
         request.namespace = target.namespace.clone();
         request.user = head.extensions.get::<UserInfo>().cloned().unwrap_or_default();
         request.object = object;
@@ -176,10 +176,10 @@ impl Dialect for KubernetesApi {
 fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     if !is_json(head) {
         let content_type = head.headers.get(CONTENT_TYPE);
-        let sent = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let media_type = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()));
         let message = format!(
             "chains inspect this request, and read JSON; its Content-Type is `{}`: send application/json",
-            sent.unwrap_or_default()
+            media_type.unwrap_or_default()
         );
         return Err(Rejection::new(RejectionKind::MediaType, message));
     }
@@ -236,11 +236,12 @@ fn is_json(head: &Parts) -> bool {
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Rejects a request because `what`, such as the stored object, is not known. When the head of the request was read, no
+/// Rejects a request because `missing_part`, such as the stored object, is not known. When its head was read, no
 /// chain applied, so the stored object was not fetched. A chain that does apply was added before the body was read. The
 /// client therefore has to send the request again.
-fn unsettled(what: &str) -> Rejection {
-    let message = format!("chains inspect this request, and {what} is not known: send the request again");
+fn unsettled(missing_part: &str) -> Rejection {
+    let message =
+        format!("chains inspect this request, and {missing_part} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)
 }
 

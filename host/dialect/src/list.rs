@@ -119,18 +119,15 @@ impl ItemPath {
     ///
     /// Returns an error if the item lacks a value for a placeholder.
     pub fn of(&self, item: &str) -> Result<PathAndQuery, ListError> {
-        self.filled(|pointer| value_at(item, pointer).ok_or_else(|| ListError::NoValue(pointer.clone())))
+        self.fill(|pointer| value_at(item, pointer).ok_or_else(|| ListError::NoValue(pointer.clone())))
     }
 
     fn sample(&self) -> Result<PathAndQuery, ListError> {
-        self.filled(|_| Ok("x".to_owned()))
+        self.fill(|_| Ok("x".to_owned()))
     }
 
-    fn filled(
-        &self,
-        value: impl Fn(&Pointer) -> Result<String, ListError>,
-    ) -> Result<PathAndQuery, ListError> {
-        let path = self.0.filled(|pointer| Ok(encoded(&value(pointer)?)))?;
+    fn fill(&self, value: impl Fn(&Pointer) -> Result<String, ListError>) -> Result<PathAndQuery, ListError> {
+        let path = self.0.fill(|pointer| Ok(encoded(&value(pointer)?)))?;
         path.parse().map_err(|_| ListError::Path(path))
     }
 }
@@ -211,15 +208,15 @@ impl ListRoute {
     ///
     /// Returns an error if the reply has no list at the configured path.
     pub fn page(&self, headers: &HeaderMap, body: &str) -> Result<ListPage, ListError> {
-        let wrong = |reason: String| ListError::NoList {
+        let no_list = |reason: String| ListError::NoList {
             pointer: self.items.clone(),
             reason,
         };
-        let found = self.items.locate(body).and_then(|place| body.get(place));
-        let list = found.ok_or_else(|| wrong("the reply is something else".to_owned()))?;
+        let list_text = self.items.locate(body).and_then(|range| body.get(range));
+        let list = list_text.ok_or_else(|| no_list("the reply is something else".to_owned()))?;
         // Servers that are written in Go encode an empty list as null.
         let items: Option<Vec<Box<RawValue>>> =
-            serde_json::from_str(list).map_err(|error| wrong(error.to_string()))?;
+            serde_json::from_str(list).map_err(|error| no_list(error.to_string()))?;
         let next = self.pages.as_ref().and_then(|pages| match &pages.next {
             NextToken::Header(name) => headers.get(name)?.to_str().ok().map(str::to_owned),
             NextToken::Pointer(pointer) => value_at(body, pointer),
@@ -239,7 +236,7 @@ impl ListRoute {
         let Some(ItemObjectRequest { pointer, .. }) = &self.object else {
             return Ok(body);
         };
-        let object = pointer.locate(body).and_then(|place| body.get(place));
+        let object = pointer.locate(body).and_then(|range| body.get(range));
         object
             .filter(|object| object.starts_with('{'))
             .ok_or_else(|| ListError::NoObject(pointer.clone()))
@@ -265,8 +262,8 @@ impl ListRoute {
             Class::Refuse(rejection) => return Err(refused(rejection)),
         };
         let body = wrap_at(object, &self.request.pointer);
-        let read = dialect.read(&head, &inspection, &Bytes::from(body));
-        match read.map_err(refused)? {
+        let reading = dialect.read(&head, &inspection, &Bytes::from(body));
+        match reading.map_err(refused)? {
             BodyReading::Nothing => Ok(None),
             BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. } => Ok(Some(request)),
         }

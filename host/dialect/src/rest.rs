@@ -39,7 +39,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Rest {
     routes: Vec<Arc<PreparedRoute>>,
-    unmatched: UnmatchedWrites,
+    unmatched_writes: UnmatchedWrites,
 }
 
 /// A mistake in a route of the configuration.
@@ -146,7 +146,7 @@ impl Rest {
         if errors.is_empty() {
             Ok(Self {
                 routes,
-                unmatched: config.unmatched,
+                unmatched_writes: config.unmatched,
             })
         } else {
             Err(errors)
@@ -157,7 +157,7 @@ impl Rest {
 impl PreparedRoute {
     fn new(index: usize, route: RestRoute) -> Result<Self, Vec<RouteError>> {
         let mut errors = Vec::new();
-        let mut wrong = |field, problem| {
+        let mut add_error = |field, problem| {
             errors.push(RouteError {
                 route: index,
                 field,
@@ -165,13 +165,13 @@ impl PreparedRoute {
             });
         };
         if route.methods.is_empty() {
-            wrong("method", RouteProblem::NoMethod);
+            add_error("method", RouteProblem::NoMethod);
         }
         for (field, problem) in stored::mistakes(&route) {
-            wrong(field, problem);
+            add_error(field, problem);
         }
         let stored_path = StoredPath::new(&route).unwrap_or_else(|problem| {
-            wrong("get", problem);
+            add_error("get", problem);
             None
         });
         let (mut template, mut lenient_template) = (Router::new(), Router::new());
@@ -186,19 +186,19 @@ impl PreparedRoute {
         };
         if let Some(reason) = reason {
             let path = route.path.clone();
-            wrong("path", RouteProblem::Path { path, reason });
+            add_error("path", RouteProblem::Path { path, reason });
         }
         for (field, sources) in [("namespace", &route.namespace), ("name", &route.name)] {
             for source in sources {
                 if let ValueSource::Path(parameter) = source
                     && !route.has_parameter(parameter)
                 {
-                    wrong(field, RouteProblem::Parameter(parameter.clone()));
+                    add_error(field, RouteProblem::Parameter(parameter.clone()));
                 }
             }
         }
         let identity = identity(&route).unwrap_or_else(|problem| {
-            wrong("identity", problem);
+            add_error("identity", problem);
             IdentityFields::kubernetes()
         });
         if !errors.is_empty() {
@@ -232,18 +232,18 @@ fn identity(route: &RestRoute) -> Result<IdentityFields, RouteProblem> {
         pointer: pointer.to_owned(),
         object: route.object.to_string(),
     };
-    let within = |pointer: &Pointer| {
+    let pointer_in_object = |pointer: &Pointer| {
         pointer
             .relative_to(&route.object)
-            .filter(|place| !place.is_empty())
-            .and_then(|place| place.parse::<Pointer>().ok())
+            .filter(|relative_path| !relative_path.is_empty())
+            .and_then(|relative_path| relative_path.parse::<Pointer>().ok())
     };
     let pointers: Vec<Pointer> = match &route.identity {
         Some(pointers) => pointers
             .iter()
-            .map(|pointer| within(pointer).ok_or_else(|| outside(pointer.as_str())))
+            .map(|pointer| pointer_in_object(pointer).ok_or_else(|| outside(pointer.as_str())))
             .collect::<Result<_, _>>()?,
-        None => route.body_pointers().filter_map(within).collect(),
+        None => route.body_pointers().filter_map(pointer_in_object).collect(),
     };
     Ok(IdentityFields::new(pointers))
 }
@@ -269,7 +269,7 @@ impl Dialect for Rest {
         };
         let may_matter = || {
             matched.is_some()
-                || self.unmatched == UnmatchedWrites::Refuse
+                || self.unmatched_writes == UnmatchedWrites::Refuse
                 || self.may_be_routed(head.uri.path())
         };
         if let Some(rejection) = overridden(head)
@@ -347,14 +347,14 @@ impl Dialect for Rest {
         }
         let pointer = matched.map(|matched| &matched.route.route.object);
         let body = std::str::from_utf8(body).unwrap_or_default();
-        let replaced = pointer.and_then(|pointer| replace_at(body, pointer, object));
-        // `replaced` is `None` only if the request has no route; the text of the object is then the whole body. If
+        let replaced_body = pointer.and_then(|pointer| replace_at(body, pointer, object));
+        // `replaced_body` is `None` only if the request has no route; the text of the object is then the whole body. If
         // there is a route, `read` has already found an object at this pointer, so replacing it succeeds.
-        Ok(replaced.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
+        Ok(replaced_body.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
     }
 
-    fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
-        self.routes.iter().find_map(|route| route.written(request))
+    fn http_request(&self, request: Option<&Request>) -> Option<http::Request<String>> {
+        self.routes.iter().find_map(|route| route.http_request(request))
     }
 
     fn reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
@@ -395,8 +395,8 @@ impl Dialect for Rest {
 
 /// Returns `None` if the body has no such path.
 fn replace_at(body: &str, pointer: &Pointer, object: &Object) -> Option<String> {
-    let place = pointer.locate(body)?;
-    let (before, after) = (body.get(..place.start)?, body.get(place.end..)?);
+    let range = pointer.locate(body)?;
+    let (before, after) = (body.get(..range.start)?, body.get(range.end..)?);
     Some([before, object.text(), after].concat())
 }
 

@@ -28,7 +28,7 @@ impl<P> PathTemplate<P> {
         self.parts.iter().map(|(_, placeholder)| placeholder)
     }
 
-    pub(crate) fn filled<E>(&self, mut value: impl FnMut(&P) -> Result<String, E>) -> Result<String, E> {
+    pub(crate) fn fill<E>(&self, mut value: impl FnMut(&P) -> Result<String, E>) -> Result<String, E> {
         let mut text = String::new();
         for (before, placeholder) in &self.parts {
             text += before;
@@ -55,8 +55,8 @@ pub(crate) fn is_segment(value: &str) -> bool {
 }
 
 /// Returns a JSON document that contains this value at this path, and nothing else.
-pub(crate) fn wrap_at(value: &str, place: &Pointer) -> String {
-    let segments = place.segments().iter().rev();
+pub(crate) fn wrap_at(value: &str, pointer: &Pointer) -> String {
+    let segments = pointer.segments().iter().rev();
     segments.fold(value.to_owned(), |value, key| {
         format!("{{{}:{value}}}", serde_json::Value::from(key.as_str()))
     })

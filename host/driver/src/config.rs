@@ -31,7 +31,7 @@ pub(crate) use self::read::{
     upstream::{refuse_discovery, upstream_section},
     zookeeper::path as node_path,
 };
-use crate::{DefinitionPlace, FrontConfig, namespaces::NamespacesConfig};
+use crate::{DefinitionLocation, FrontConfig, namespaces::NamespacesConfig};
 
 /// The configuration of the driver. Its fields may be changed until [`Driver::bind`](crate::Driver::bind).
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub struct Config {
     pub lists: Vec<ListConfig>,
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first store that accepts it.
-    pub definitions: Vec<Arc<dyn DefinitionPlace>>,
+    pub definitions: Vec<Arc<dyn DefinitionLocation>>,
     /// The time at which this replica of the driver starts to use a change of the chains: at the same time as the other
     /// replicas, or as soon as this replica itself is ready. Default: at the same time if the replicas read chains as
     /// resources of Kubernetes, or if they are BCS drivers with definitions in ZooKeeper; otherwise, each replica as
@@ -81,14 +81,17 @@ pub struct Config {
 impl Config {
     /// Returns the configured files and directories that contain chain definitions.
     pub fn definition_files(&self) -> impl Iterator<Item = &Path> {
-        self.definitions.iter().filter_map(|place| place.path())
+        self.definitions.iter().filter_map(|location| location.path())
     }
 
     /// Returns whether this replica of the driver uses a change of the chains only after all replicas have prepared it.
     pub fn goes_live_together(&self) -> bool {
         match self.replicas {
             Some(mode) => mode == SwitchMode::Together,
-            None => self.definitions.iter().any(|place| place.is_shared(&*self.front)),
+            None => self
+                .definitions
+                .iter()
+                .any(|location| location.is_shared(&*self.front)),
         }
     }
 
@@ -104,12 +107,13 @@ impl Config {
         let listen = self.listen.address;
         let admin = self.admin.as_ref().map(AdminConfig::address);
         let ports = [("listen", Some(listen)), ("admin", admin)];
-        let own = self.front.servers().iter().find_map(|server| {
-            let is_server =
-                |(_, address): &&(_, Option<SocketAddr>)| address.is_some_and(|own| server.is_at(own));
+        let own_server = self.front.servers().iter().find_map(|server| {
+            let is_server = |(_, address): &&(_, Option<SocketAddr>)| {
+                address.is_some_and(|socket_address| server.is_at(socket_address))
+            };
             ports.iter().find(is_server).map(|(port, _)| (server, port))
         });
-        let (path, message) = match (admin, own) {
+        let (path, message) = match (admin, own_server) {
             (Some(admin), _) if is_same_listener(admin, listen) => {
                 ("admin.address", format!("{admin} is `listen.address` too"))
             }
@@ -162,11 +166,15 @@ pub struct ListConfig {
     pub headers: Vec<(HeaderName, PathBuf)>,
 }
 
-fn has_leader(front: &dyn FrontConfig, definitions: &[Arc<dyn DefinitionPlace>], has_ensemble: bool) -> bool {
+fn has_leader(
+    front: &dyn FrontConfig,
+    definitions: &[Arc<dyn DefinitionLocation>],
+    has_ensemble: bool,
+) -> bool {
     front.webhooks().is_some()
         || front.audit().is_some()
         || (front.agrees_in_zookeeper() && has_ensemble)
-        || definitions.iter().any(|place| place.lease().is_some())
+        || definitions.iter().any(|location| location.lease().is_some())
 }
 
 pub fn parse_lease(text: &str) -> Result<String, String> {

@@ -69,7 +69,10 @@ pub struct Connections {
 
 impl Connections {
     pub fn new(config: &Config, ensembles: Ensembles, cluster: Option<Cluster>) -> Self {
-        let reads_chains = config.definitions.iter().any(|place| place.lease().is_some());
+        let reads_chains = config
+            .definitions
+            .iter()
+            .any(|location| location.lease().is_some());
         Self {
             ensembles,
             chains: cluster.as_ref().filter(|_| reads_chains).map(ChainStore::new),
@@ -123,13 +126,13 @@ impl Driver {
         let of_definitions = || {
             definitions
                 .iter()
-                .find_map(|place| place.lease().map(str::to_owned))
+                .find_map(|location| location.lease().map(str::to_owned))
         };
         // The Lease gets the name of the webhook configurations by default. Each installation names its webhook
         // configurations differently, so each installation has a Lease of its own.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
-        let configured = lease.or_else(of_definitions).or_else(of_webhooks);
-        let lease = configured.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());
+        let configured_lease = lease.or_else(of_definitions).or_else(of_webhooks);
+        let lease = configured_lease.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());
         let audits = front
             .audit()
             .zip(connections.cluster.as_ref())
@@ -252,7 +255,7 @@ impl Driver {
             },
         );
         tokio::pin!(serving);
-        let stopped = tokio::select! {
+        let shutdown_result = tokio::select! {
             () = &mut serving => ShutdownResult::Cleanly,
             () = background => ShutdownResult::Cut,
             () = shutdown.carry_out(&stop, &is_stopping, &observed.registrations, &self.limits) => {
@@ -269,7 +272,7 @@ impl Driver {
         if let Some(admin) = admin {
             admin.end().await;
         }
-        stopped
+        shutdown_result
     }
 }
 

@@ -114,7 +114,7 @@ impl FrontMetrics {
             || counter!(metric_names::REQUESTS, "status" => status_class(status), "passage" => passage);
         let counters = PASSAGES.iter().zip(&self.successes);
         let mut successes = counters.filter(|_| status_class(status) == "2xx");
-        match successes.find(|(known, _)| known.as_str() == passage) {
+        match successes.find(|(counted_passage, _)| counted_passage.as_str() == passage) {
             Some((_, success)) => success.get_or_init(counter).increment(1),
             None => counter().increment(1),
         }
@@ -188,7 +188,7 @@ impl<S: FrontService> FrontState<S> {
         request.extensions_mut().insert(self.bodies.clone());
         let stall = tokio::select! {
             biased;
-            stall = transfer.stalled() => stall,
+            stall = transfer.until_stalled() => stall,
             mut answer = self.front.answer(request) => match transfer.stall() {
                 None => {
                     answer.response = answer.response.map(|body| Body::new(GuardedBody::new(body, in_flight)));

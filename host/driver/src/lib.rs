@@ -17,9 +17,9 @@ mod driver;
 mod fronts;
 mod handler;
 mod lists;
+mod locations;
 mod metric_names;
 mod namespaces;
-mod places;
 mod ports;
 mod shutdown;
 pub mod status;
@@ -32,12 +32,12 @@ pub use config::{
 pub use driver::{Connections, Driver, Error};
 pub use fronts::{FrontConfig, ProxyConfig, ReviewsConfig, StartContext, StartedFront};
 pub use lists::{IncompleteList, ListsError, UpstreamLists};
-pub use metric_names::{describe_metrics, metrics};
-pub use namespaces::{FileNamespaces, NamespacesConfig};
-pub use places::{
-    CustomResources, DefinitionFiles, DefinitionPlace, KubernetesResources, PlaceError, ZooKeeperNodes,
+pub use locations::{
+    CustomResources, DefinitionFiles, DefinitionLocation, KubernetesResources, LocationError, ZooKeeperNodes,
     with_definitions,
 };
+pub use metric_names::{describe_metrics, metrics};
+pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use ports::{AdminPort, bind_advice};
 pub use shutdown::{Shutdown, ShutdownResult};
 pub use trace::{Traces, TracesError};

@@ -143,12 +143,16 @@ impl UpstreamLists {
         for list in &self.lists {
             for path in &list.route.paths {
                 let mut unreadable = UnreadableItems::default();
-                let read = self.read_list(list, path, &mut unreadable, &mut take).await;
+                let outcome = self.read_list(list, path, &mut unreadable, &mut take).await;
                 let items = (unreadable.count > 0).then(|| {
                     let UnreadableItems { count, reason } = unreadable;
                     format!("objects that could not be read: {count}, one of them because {reason}")
                 });
-                let reasons = read.err().map(|error| error.to_string()).into_iter().chain(items);
+                let reasons = outcome
+                    .err()
+                    .map(|error| error.to_string())
+                    .into_iter()
+                    .chain(items);
                 unread.extend(reasons.map(|reason| IncompleteList {
                     path: path.to_string(),
                     reason,
@@ -175,17 +179,17 @@ impl UpstreamLists {
             let reading = stream::iter(&page.items).map(|item| self.request(list, item.get()));
             let mut requests = reading.buffer_unordered(CONCURRENT).chunks(AT_ONCE);
             while let Some(chunk) = requests.next().await {
-                let mut found = Vec::new();
+                let mut batch = Vec::new();
                 for request in chunk {
                     match request {
-                        Ok(request) => found.extend(request.map(|request| *request)),
+                        Ok(request) => batch.extend(request.map(|request| *request)),
                         Err(error) => {
                             unreadable.count += 1;
                             unreadable.reason = error.to_string();
                         }
                     }
                 }
-                take(found).await;
+                take(batch).await;
             }
             match page.next {
                 None => return Ok(()),

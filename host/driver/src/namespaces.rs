@@ -58,17 +58,17 @@ impl NamespaceSource for FileNamespaces {
 
 fn read(path: &Path) -> Result<StaticNamespaces, Mistakes> {
     let mut mistakes = Mistakes::new();
-    let mut found = Vec::new();
+    let mut namespaces = Vec::new();
     for document in document::read_file(path, &mut mistakes) {
-        document_of(&document.root(&mut mistakes), &mut found);
+        collect_namespaces(&document.root(&mut mistakes), &mut namespaces);
     }
-    mistakes.into_result(StaticNamespaces::new(found))
+    mistakes.into_result(StaticNamespaces::new(namespaces))
 }
 
-fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>) {
+fn collect_namespaces(node: &Node<'_>, namespaces: &mut Vec<(String, Labels)>) {
     match node.json().get("kind").and_then(|kind| kind.as_str()) {
-        None => found.extend(listed(node).unwrap_or_default()),
-        Some("Namespace") => found.extend(namespace(node)),
+        None => namespaces.extend(read_namespace_map(node).unwrap_or_default()),
+        Some("Namespace") => namespaces.extend(namespace(node)),
         Some("List" | "NamespaceList") => {
             let items = node.object().and_then(|fields| {
                 fields
@@ -76,7 +76,7 @@ fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>) {
                     .get_required("items", "list Namespaces", Node::list)
             });
             for item in items.unwrap_or_default() {
-                document_of(&item, found);
+                collect_namespaces(&item, namespaces);
             }
         }
         Some(kind) => {
@@ -86,7 +86,7 @@ fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>) {
     }
 }
 
-pub(crate) fn listed(node: &Node<'_>) -> Option<Vec<(String, Labels)>> {
+pub(crate) fn read_namespace_map(node: &Node<'_>) -> Option<Vec<(String, Labels)>> {
     let entries = node.map()?.into_iter();
     entries
         .map(|(name, node)| Some((name.to_owned(), node.string_map()?)))

@@ -157,8 +157,8 @@ impl AdminPort {
         if let Some(accounts) = observed.front.accounts() {
             extensions.insert(accounts.clone());
         }
-        let of = |observed: &Arc<StatusSources>| observed.clone();
-        let (health, not_ready, overview) = (of(&observed), of(&observed), of(&observed));
+        let share = |observed: &Arc<StatusSources>| observed.clone();
+        let (health, not_ready, overview) = (share(&observed), share(&observed), share(&observed));
         let sources = AdminSources {
             host: observed.host.clone(),
             extensions,

@@ -105,7 +105,7 @@ impl StatusSources {
     }
 
     pub(crate) fn status(&self) -> DriverStatus {
-        let own = self.tls.iter().flatten().filter_map(ServerTls::status);
+        let own_certificates = self.tls.iter().flatten().filter_map(ServerTls::status);
         let listeners = [("listen", Some(self.address)), ("admin", self.admin)]
             .into_iter()
             .zip(&self.tls)
@@ -130,7 +130,10 @@ impl StatusSources {
             audit: self.audits.as_ref().map(Audits::status),
             leader: self.leader.as_deref().map(Leader::status),
             replicas: self.replicas.as_deref().map(Replicas::status),
-            certificates: own.chain(self.front.tls_status()).map(certificate).collect(),
+            certificates: own_certificates
+                .chain(self.front.tls_status())
+                .map(certificate)
+                .collect(),
         };
         self.front.report(&mut status);
         status
@@ -144,7 +147,7 @@ impl DriverStatus {
     }
 
     pub(crate) fn overview(self) -> Overview {
-        let mut panels = panels::own(&self);
+        let mut panels = panels::own_panels(&self);
         panels.extend(self.dependencies(Moment::now()));
         Overview {
             stopping: self.stopping,

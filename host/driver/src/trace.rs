@@ -23,7 +23,7 @@ const PATH_LIMIT: usize = 1024;
 
 /// Begins the span of a request, and writes it to the request's headers.
 pub(crate) fn begin<B>(request: &mut Request<B>, client: &ConnectedClient) -> (Span, Option<TraceContext>) {
-    let received = trace_context(request.headers_mut());
+    let incoming_context = trace_context(request.headers_mut());
     let path = request.uri().path();
     let span = debug_span!(
         target: SPANS,
@@ -40,12 +40,12 @@ pub(crate) fn begin<B>(request: &mut Request<B>, client: &ConnectedClient) -> (S
         admittance.passage = Empty,
     );
     if span.is_disabled() {
-        return (span, received);
+        return (span, incoming_context);
     }
-    if let Some(received) = received {
+    if let Some(parent_context) = incoming_context {
         // This fails if the span is handled by another `tracing` subscriber than the one that this program installs.
         // Then the span has no ids, and the error is ignored.
-        let _ = span.set_parent(Context::new().with_remote_span_context(remote(&received)));
+        let _ = span.set_parent(Context::new().with_remote_span_context(remote(&parent_context)));
     }
     inject(&span, request.headers_mut());
     (span, trace_context(request.headers_mut()))

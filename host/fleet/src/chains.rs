@@ -69,7 +69,7 @@ pub(crate) struct StoredKind {
     is_optional: bool,
     /// Whether the API server has served this kind before. If so, its absence is an error.
     is_known: AtomicBool,
-    seen: AtomicU64,
+    change_count: AtomicU64,
 }
 
 impl StoredKind {
@@ -79,7 +79,8 @@ impl StoredKind {
     }
 
     async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
-        self.seen.store(self.resources.changes(), Ordering::Relaxed);
+        self.change_count
+            .store(self.resources.changes(), Ordering::Relaxed);
         self.absent_or(self.resources.read().await)
     }
 
@@ -88,9 +89,9 @@ impl StoredKind {
         result: Result<Vec<Resource>, ResourceError>,
     ) -> Result<Vec<Resource>, ResourceError> {
         match result {
-            Ok(found) => {
+            Ok(resources) => {
                 self.is_known.store(true, Ordering::Relaxed);
-                Ok(found)
+                Ok(resources)
             }
             Err(ResourceError::NotFound(_)) if self.is_absent() => Ok(Vec::new()),
             Err(error) => Err(error),
@@ -105,8 +106,8 @@ impl StoredKind {
         if self.is_absent() {
             // The API server does not know this kind, so a list of its resources would fail. The watch looks for the
             // kind every minute, and reports when it finds it.
-            let seen = self.seen.load(Ordering::Relaxed);
-            self.resources.changed_since(seen).await;
+            let change_count = self.change_count.load(Ordering::Relaxed);
+            self.resources.changed_since(change_count).await;
         } else {
             self.resources.changed().await;
         }
@@ -121,7 +122,7 @@ impl ChainStore {
             kind,
             is_optional,
             is_known: AtomicBool::new(false),
-            seen: AtomicU64::new(0),
+            change_count: AtomicU64::new(0),
         };
         Self(
             [
@@ -142,8 +143,8 @@ impl ChainStore {
         let kind = self
             .0
             .iter()
-            .map(|known| &known.kind)
-            .find(|known| known.kind == kind)?;
+            .map(|stored_kind| &stored_kind.kind)
+            .find(|candidate| candidate.kind == kind)?;
         let metadata = object.get("metadata")?;
         let resource = Resource {
             namespace: metadata.get("namespace").and_then(text).unwrap_or_default(),
@@ -158,15 +159,15 @@ impl ChainStore {
     }
 
     fn parse_path<'p>(&self, path: &'p Path) -> Option<(&StoredKind, &'p str, &'p str)> {
-        let place = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
-        let (kind, name) = place.split_once('/')?;
+        let resource_path = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
+        let (kind, name) = resource_path.split_once('/')?;
         self.resource_of(kind, name)
     }
 
     /// Splits the name of a definition into the namespace and the name of its resource: `shop/pods` becomes `shop` and
     /// `pods`. If the kind is cluster-wide, the namespace is empty.
     fn resource_of<'n>(&self, kind: &str, name: &'n str) -> Option<(&StoredKind, &'n str, &'n str)> {
-        let kind = self.0.iter().find(|known| known.kind.kind == kind)?;
+        let kind = self.0.iter().find(|stored_kind| stored_kind.kind.kind == kind)?;
         let (namespace, name) = if kind.kind.is_namespaced {
             name.split_once('/')
                 .filter(|(namespace, _)| is_dns_label(namespace))?
@@ -178,7 +179,7 @@ impl ChainStore {
 
     async fn write(&self, change: &FileChange) -> Result<(), StoreError> {
         let (kind, namespace, name) = self.parse_path(&change.path).ok_or_else(|| {
-            self.refused(format!(
+            self.refusal(format!(
                 "{} is not a resource of this store",
                 change.path.display()
             ))
@@ -187,19 +188,21 @@ impl ChainStore {
         let after = new_text
             .map(|text| self.parse_definition(&kind.kind, namespace, name, text))
             .transpose()?;
-        let is = |found: Option<&Resource>, text: Option<&str>| match (found, text) {
-            (Some(found), Some(text)) => serde_json::from_str(text)
-                .is_ok_and(|text: Value| text == definition(&kind.kind.api_version(), kind.kind.kind, found)),
-            (None, None) => true,
-            _ => false,
-        };
+        let has_definition =
+            |stored_resource: Option<&Resource>, text: Option<&str>| match (stored_resource, text) {
+                (Some(resource), Some(text)) => serde_json::from_str(text).is_ok_and(|text: Value| {
+                    text == definition(&kind.kind.api_version(), kind.kind.kind, resource)
+                }),
+                (None, None) => true,
+                _ => false,
+            };
         let set = after.map(|after| move |object: &mut Map<String, Value>| set(object, &after));
         let edit = ResourceEdit {
             path: &change.path,
             namespace,
             name,
-            is_before: &|found| is(found, change.before.as_deref()),
-            is_after: &|found| is(found, change.after.as_deref()),
+            is_before: &|current_resource| has_definition(current_resource, change.before.as_deref()),
+            is_after: &|new_resource| has_definition(new_resource, change.after.as_deref()),
             set: set.as_ref().map(|set| set as _),
         };
         match kind.resources.edit(&edit).await {
@@ -219,9 +222,9 @@ impl ChainStore {
         name: &str,
         text: &str,
     ) -> Result<Map<String, Value>, StoreError> {
-        let read: Result<Map<String, Value>, _> = serde_json::from_str(text);
+        let parse_result: Result<Map<String, Value>, _> = serde_json::from_str(text);
         let definition =
-            read.map_err(|error| self.refused(format!("the definition is not JSON: {error}")))?;
+            parse_result.map_err(|error| self.refusal(format!("the definition is not JSON: {error}")))?;
         let text = |pointer: &[&str]| {
             let mut keys = pointer.iter();
             let first = definition.get(*keys.next()?)?;
@@ -235,12 +238,12 @@ impl ChainStore {
                 kind: kind.kind.to_owned(),
                 name: definition_name(namespace, name),
             };
-            return Err(self.refused(format!("the definition is not {id}")));
+            return Err(self.refusal(format!("the definition is not {id}")));
         }
         Ok(definition)
     }
 
-    fn refused(&self, reason: String) -> StoreError {
+    fn refusal(&self, reason: String) -> StoreError {
         StoreError::Refused {
             store: self.location(),
             reason,
@@ -275,15 +278,15 @@ impl DefinitionStore for ChainStore {
         let mut files = Vec::new();
         // If the read of one kind fails, the other kinds are still read. The reason is that each read also remembers
         // which resources it found, and `changed` needs this for every kind.
-        for (kind, read) in self
+        for (kind, read_result) in self
             .0
             .iter()
             .zip(join_all(self.0.iter().map(StoredKind::read)).await)
         {
-            let resources = read.map_err(|error| self.error(kind, &error))?;
+            let resources = read_result.map_err(|error| self.error(kind, &error))?;
             files.extend(resources.iter().map(|resource| file_of(&kind.kind, resource)));
         }
-        files.sort_by(|one, other| one.path.cmp(&other.path));
+        files.sort_by(|file, other| file.path.cmp(&other.path));
         Ok(files)
     }
 
@@ -311,14 +314,14 @@ pub(crate) fn file_of(kind: &ResourceKind, resource: &Resource) -> DefinitionFil
     entry(kind.kind, &kind.api_version(), kind.kind, resource)
 }
 
-/// Returns the definition in a resource, with the path `kubernetes:{place}/{name}`.
-pub(crate) fn entry(place: &str, api_version: &str, kind: &str, resource: &Resource) -> DefinitionFile {
+/// Returns the definition in a resource, with the path `kubernetes:{path_kind}/{name}`.
+pub(crate) fn entry(path_kind: &str, api_version: &str, kind: &str, resource: &Resource) -> DefinitionFile {
     let id = DefinitionId {
         kind: kind.to_owned(),
         name: definition_name(&resource.namespace, &resource.name),
     };
     let text = definition(api_version, kind, resource).to_string();
-    DefinitionFile::entry(path_of(place, &id.name), text, id)
+    DefinitionFile::entry(path_of(path_kind, &id.name), text, id)
 }
 
 /// Returns the definition in a resource: the resource without the fields that the API server adds.
@@ -327,19 +330,19 @@ pub(crate) fn definition(api_version: &str, kind: &str, resource: &Resource) -> 
     definition.insert("apiVersion".to_owned(), api_version.into());
     definition.insert("kind".to_owned(), kind.into());
     let metadata = resource.object.get("metadata").and_then(Value::as_object);
-    let mut own = Map::new();
+    let mut own_metadata = Map::new();
     for field in OWN_METADATA {
         let mut value = metadata.and_then(|metadata| metadata.get(field)).cloned();
         if let Some(Value::Object(annotations)) = &mut value {
             annotations.shift_remove(LAST_APPLIED);
         }
-        own.extend(
+        own_metadata.extend(
             value
                 .filter(|value| value.as_object().is_none_or(|fields| !fields.is_empty()))
                 .map(|value| (field.to_owned(), value)),
         );
     }
-    definition.insert("metadata".to_owned(), own.into());
+    definition.insert("metadata".to_owned(), own_metadata.into());
     let spec = resource.object.get("spec").cloned();
     definition.extend(spec.map(|spec| ("spec".to_owned(), spec)));
     definition.into()
@@ -349,7 +352,7 @@ fn set(object: &mut Map<String, Value>, definition: &Map<String, Value>) {
     if let Some(spec) = definition.get("spec") {
         object.insert("spec".to_owned(), spec.clone());
     }
-    let own = definition.get("metadata").and_then(Value::as_object);
+    let own_metadata = definition.get("metadata").and_then(Value::as_object);
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
         return;
     };
@@ -358,7 +361,7 @@ fn set(object: &mut Map<String, Value>, definition: &Map<String, Value>) {
         .and_then(|annotations| annotations.get(LAST_APPLIED))
         .cloned();
     for field in ["labels", "annotations"] {
-        match own.and_then(|own| own.get(field)) {
+        match own_metadata.and_then(|fields| fields.get(field)) {
             Some(value) => metadata.insert(field.to_owned(), value.clone()),
             None => metadata.shift_remove(field),
         };

@@ -136,12 +136,12 @@ impl Leader {
     /// Keeps track of rollouts: reads their progress from the statuses of chains, and leaves the decision when their
     /// steps begin to the leader. Never returns.
     async fn follow_rollouts(&self, host: &Host) {
-        let followed = async {
+        let status_follower = async {
             if let Some(chains) = &self.chains {
                 follow_statuses(chains, host).await;
             }
         };
-        let led = async {
+        let leader_watch = async {
             let mut is_leader = self.election.is_leader();
             while self.chains.is_some() {
                 // The leader decides when rollout steps begin. If no other replica leads, this replica decides it.
@@ -152,7 +152,7 @@ impl Leader {
                 }
             }
         };
-        tokio::join!(followed, led);
+        tokio::join!(status_follower, leader_watch);
     }
 
     async fn write_statuses(&self, chains: &ChainStore, host: &Host) {
@@ -201,8 +201,8 @@ impl Leader {
             Ok(resources) => resources,
             Err(error) => {
                 let plural = kind.kind.plural;
-                let was = problems.insert(plural.to_owned(), error.to_string());
-                if was != Some(error.to_string()) {
+                let previous_error = problems.insert(plural.to_owned(), error.to_string());
+                if previous_error != Some(error.to_string()) {
                     tracing::warn!("the statuses of {plural} cannot be written: {error}");
                 }
                 return false;
@@ -216,9 +216,9 @@ impl Leader {
         let writes = new_statuses(host, pass, kind, &resources)
             .into_iter()
             .map(|write| write_status(write, self.events.clone()));
-        let written: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
+        let write_results: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
         let mut is_done = true;
-        for (id, result) in written {
+        for (id, result) in write_results {
             let error = match result {
                 Ok(()) | Err(ResourceError::NotFound(_)) => None,
                 Err(error) => Some(error.to_string()),
@@ -271,13 +271,13 @@ async fn write_status(write: StatusWrite, events: EventWriter) -> (String, Resul
         status,
         event,
     } = write;
-    let written = resources.apply_status(&namespace, &name, &status).await;
-    if let Some(event) = event.filter(|_| written.is_ok())
+    let write_result = resources.apply_status(&namespace, &name, &status).await;
+    if let Some(event) = event.filter(|_| write_result.is_ok())
         && let Err(error) = events.publish(event).await
     {
         tracing::warn!("the event for {id} cannot be written: {error}");
     }
-    (id, written)
+    (id, write_result)
 }
 
 fn new_statuses(

@@ -131,8 +131,8 @@ pub struct PolicyStore {
 #[derive(Debug, Default)]
 struct WatchedKinds {
     /// The kinds of policies that the API server served at the last request; `None` if the request failed.
-    served: Option<Vec<ServedKind>>,
-    watched: Arc<[WatchedPolicies]>,
+    served_kinds: Option<Vec<ServedKind>>,
+    policies: Arc<[WatchedPolicies]>,
 }
 
 #[derive(Clone, Debug)]
@@ -155,37 +155,38 @@ impl PolicyStore {
         }
     }
 
-    async fn served(&self) -> Result<Vec<ServedKind>, ResourceError> {
+    async fn discover_kinds(&self) -> Result<Vec<ServedKind>, ResourceError> {
         let groups = self.groups.iter();
-        let found = groups.map(|group| self.cluster.discover(group.name, group.versions, group.resources));
-        Ok(try_join_all(found).await?.concat())
+        let discoveries =
+            groups.map(|group| self.cluster.discover(group.name, group.versions, group.resources));
+        Ok(try_join_all(discoveries).await?.concat())
     }
 
-    async fn watched(&self) -> Result<Arc<[WatchedPolicies]>, ResourceError> {
-        let before = self.state.lock().watched.clone();
+    async fn watch_served_kinds(&self) -> Result<Arc<[WatchedPolicies]>, ResourceError> {
+        let before = self.state.lock().policies.clone();
         let has_lost = |served: &Result<Vec<ServedKind>, _>| {
             let Ok(served) = served else { return false };
             let is_there =
-                |watched: &WatchedPolicies| served.iter().any(|kind| kind.name() == watched.kind.name());
+                |policies: &WatchedPolicies| served.iter().any(|kind| kind.name() == policies.kind.name());
             !before.iter().all(is_there)
         };
-        let mut served = self.served().await;
+        let mut served = self.discover_kinds().await;
         if has_lost(&served) {
             sleep(CONFIRM).await;
-            served = self.served().await;
+            served = self.discover_kinds().await;
         }
         let mut state = self.state.lock();
-        state.served = served.as_ref().ok().cloned();
+        state.served_kinds = served.as_ref().ok().cloned();
         let kinds = served?.into_iter().map(|kind| {
-            let known = state.watched.iter().find(|watched| watched.kind == kind);
-            known.cloned().unwrap_or_else(|| WatchedPolicies {
+            let known_policies = state.policies.iter().find(|candidate| candidate.kind == kind);
+            known_policies.cloned().unwrap_or_else(|| WatchedPolicies {
                 resources: self.cluster.resources_of(&kind),
                 kind,
             })
         });
-        let watched: Arc<[WatchedPolicies]> = kinds.collect();
-        state.watched = watched.clone();
-        Ok(watched)
+        let watched_policies: Arc<[WatchedPolicies]> = kinds.collect();
+        state.policies = watched_policies.clone();
+        Ok(watched_policies)
     }
 
     fn error(&self, error: &ResourceError) -> StoreError {
@@ -200,12 +201,12 @@ impl DefinitionStore for PolicyStore {
     }
 
     fn owns(&self, path: &Path) -> bool {
-        let place = path
+        let resource_path = path
             .to_str()
             .and_then(|path| path.strip_prefix(SCHEME)?.strip_prefix(':'));
-        let kind = place.and_then(|place| Some(place.split_once('/')?.0));
+        let kind = resource_path.and_then(|rest| Some(rest.split_once('/')?.0));
         let group = kind.and_then(|kind| Some(kind.split_once('.')?.1));
-        group.is_some_and(|group| self.groups.iter().any(|known| known.name == group))
+        group.is_some_and(|group| self.groups.iter().any(|policy_group| policy_group.name == group))
     }
 
     fn path_for(&self, _: &DefinitionId) -> Option<PathBuf> {
@@ -213,22 +214,25 @@ impl DefinitionStore for PolicyStore {
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
-        let watched = self.watched().await.map_err(|error| self.error(&error))?;
+        let watched_policies = self
+            .watch_served_kinds()
+            .await
+            .map_err(|error| self.error(&error))?;
         let mut files = Vec::new();
         // If the read of one kind fails, the other kinds are still read. The reason is that each read also remembers
         // which resources it found, and `changed` needs this for every kind.
-        let reads = join_all(watched.iter().map(|watched| watched.resources.read())).await;
-        for (watched, read) in watched.iter().zip(reads) {
-            let resources = read.map_err(|error| self.error(&error))?;
-            let kind = &watched.kind;
-            let (place, api_version, kind) = (kind.name(), kind.api_version(), kind.kind());
+        let reads = join_all(watched_policies.iter().map(|policies| policies.resources.read())).await;
+        for (kind_policies, read_result) in watched_policies.iter().zip(reads) {
+            let resources = read_result.map_err(|error| self.error(&error))?;
+            let kind = &kind_policies.kind;
+            let (kind_name, api_version, kind) = (kind.name(), kind.api_version(), kind.kind());
             files.extend(
                 resources
                     .iter()
-                    .map(|resource| entry(&place, api_version, kind, resource)),
+                    .map(|resource| entry(&kind_name, api_version, kind, resource)),
             );
         }
-        files.sort_by(|one, other| one.path.cmp(&other.path));
+        files.sort_by(|file, other| file.path.cmp(&other.path));
         Ok(files)
     }
 
@@ -243,23 +247,23 @@ impl DefinitionStore for PolicyStore {
     }
 
     async fn changed(&self) {
-        let (watched, served) = {
+        let (watched_policies, served_kinds) = {
             let state = self.state.lock();
-            (state.watched.clone(), state.served.clone())
+            (state.policies.clone(), state.served_kinds.clone())
         };
-        let pause = if served.is_some() { DISCOVERY } else { RETRY };
+        let pause = if served_kinds.is_some() { DISCOVERY } else { RETRY };
         let kinds = async {
-            while self.served().await.ok() == served {
+            while self.discover_kinds().await.ok() == served_kinds {
                 sleep(pause).await;
             }
         };
         let resources = async {
-            if watched.is_empty() {
+            if watched_policies.is_empty() {
                 std::future::pending().await
             } else {
-                let changed = watched
+                let changed = watched_policies
                     .iter()
-                    .map(|watched| Box::pin(watched.resources.changed()));
+                    .map(|policies| Box::pin(policies.resources.changed()));
                 select_all(changed).await;
             }
         };

@@ -132,7 +132,7 @@ pub fn configurations(
     webhooks: &[RegisteredWebhook],
     ca: &str,
 ) -> Vec<Json> {
-    let of_phase = |(phase, kind)| {
+    let configuration_of = |(phase, kind)| {
         let webhooks = documents(registration, webhooks, phase, ca);
         (!webhooks.is_empty()).then(|| {
             json!({
@@ -143,7 +143,7 @@ pub fn configurations(
             })
         })
     };
-    PHASES.into_iter().filter_map(of_phase).collect()
+    PHASES.into_iter().filter_map(configuration_of).collect()
 }
 
 pub(crate) fn documents(
@@ -152,8 +152,8 @@ pub(crate) fn documents(
     phase: Phase,
     ca: &str,
 ) -> Vec<Json> {
-    let of_phase = webhooks.iter().filter(|webhook| webhook.phase == phase);
-    of_phase
+    let phase_webhooks = webhooks.iter().filter(|webhook| webhook.phase == phase);
+    phase_webhooks
         .map(|webhook| webhook.document(registration, ca))
         .collect()
 }
@@ -218,9 +218,13 @@ pub fn labels(name: &str) -> Json {
 /// Returns the namespaces that are excluded from the webhooks, except the namespace of this program.
 pub fn excluded_namespaces(registration: &WebhookRegistration) -> Vec<&str> {
     let system = (!registration.includes_kube_system).then_some(SYSTEM_NAMESPACE);
-    let given = registration.excluded_namespaces.iter().map(String::as_str);
+    let configured_names = registration.excluded_namespaces.iter().map(String::as_str);
     let mut names = Vec::new();
-    for name in system.into_iter().chain([LEASE_NAMESPACE]).chain(given) {
+    for name in system
+        .into_iter()
+        .chain([LEASE_NAMESPACE])
+        .chain(configured_names)
+    {
         if name != registration.namespace && !names.contains(&name) {
             names.push(name);
         }
@@ -231,7 +235,7 @@ pub fn excluded_namespaces(registration: &WebhookRegistration) -> Vec<&str> {
 /// Returns the kinds of requests that at least one webhook excludes, named as in messages and sorted.
 pub fn excluded(webhooks: &[RegisteredWebhook]) -> Vec<&'static str> {
     let exclusions = webhooks.iter().flat_map(|webhook| &webhook.exclusions);
-    let excluded: BTreeSet<_> = exclusions.map(|exclusion| exclusion.what).collect();
+    let excluded: BTreeSet<_> = exclusions.map(|exclusion| exclusion.subject).collect();
     excluded.into_iter().collect()
 }
 

@@ -24,7 +24,7 @@ const TERMS: ElectionTimes = ElectionTimes {
     pause: Duration::from_secs(5),
 };
 /// The time without renewals after which the leader deletes the Lease of a stopped replica.
-const GONE: Duration = Duration::from_secs(600);
+const LEASE_RETENTION: Duration = Duration::from_secs(600);
 const ROLLOUTS: &str = "rollouts";
 /// The interval at which the leader deletes the Leases of stopped replicas.
 const CLEANUP: Duration = Duration::from_secs(60);
@@ -43,19 +43,19 @@ impl Leases {
         }
     }
 
-    fn leads(&self) -> bool {
+    fn is_leader(&self) -> bool {
         *self.election.is_leader().borrow()
     }
 
     async fn clean_up(&self) {
-        let mut turns = interval(CLEANUP);
+        let mut ticker = interval(CLEANUP);
         loop {
-            turns.tick().await;
+            ticker.tick().await;
             let membership = self.members.membership();
-            if !self.leads() || membership.problem.is_some() {
+            if !self.is_leader() || membership.problem.is_some() {
                 continue;
             }
-            let is_gone = |member: &&LeaseMember| !member.is_alive && member.unchanged >= GONE;
+            let is_gone = |member: &&LeaseMember| !member.is_alive && member.unchanged >= LEASE_RETENTION;
             for member in membership.members.iter().filter(is_gone) {
                 self.members.remove(&member.name).await;
             }
@@ -82,7 +82,7 @@ impl Transport for Leases {
         Membership {
             target: membership.leader.as_ref().and_then(target),
             replicas: membership.members.iter().filter_map(replica).collect(),
-            leads: self.leads(),
+            leads: self.is_leader(),
             is_led: self.election.status().is_another(),
             is_refused: membership.is_refused,
             problem: membership.problem,
@@ -156,7 +156,7 @@ mod tests {
             "stage": "Mutating:pods/a", "subject": Digest::of("a"), "changes": 1, "step": 0, "state": "aborted",
             "since": "2026-01-01T00:00:00Z", "reason": "it failed", "replica": "web-1",
         });
-        let mut own = TableReport {
+        let mut table_report = TableReport {
             live: Digest::of("a"),
             prepared: Digest::of("b"),
             earlier: Some(Digest::of("c")),
@@ -164,12 +164,15 @@ mod tests {
             problem: Some("no route".to_owned()),
             rollouts: vec![serde_json::from_value(aborted).unwrap()],
         };
-        let written = annotations(&own);
-        assert_eq!(written["admittance.dev/live"], Digest::of("a").to_string());
-        assert_eq!(written["admittance.dev/problem"], "no route");
-        assert_eq!(report(&written), Some(own.clone()));
-        (own.earlier, own.problem, own.rollouts) = (None, None, Vec::new());
-        assert_eq!(report(&annotations(&own)), Some(own));
+        let lease_annotations = annotations(&table_report);
+        assert_eq!(
+            lease_annotations["admittance.dev/live"],
+            Digest::of("a").to_string()
+        );
+        assert_eq!(lease_annotations["admittance.dev/problem"], "no route");
+        assert_eq!(report(&lease_annotations), Some(table_report.clone()));
+        (table_report.earlier, table_report.problem, table_report.rollouts) = (None, None, Vec::new());
+        assert_eq!(report(&annotations(&table_report)), Some(table_report));
         assert_eq!(report(&Annotations::new()), None);
     }
 }

@@ -58,9 +58,13 @@ pub(crate) fn new_status(
             fields.insert("modules".to_owned(), modules.collect());
             fields.extend(recent(chain, now).map(|recent| (RECENT.to_owned(), recent)));
         }
-        let known = before.get(ROLLOUTS).filter(|_| !is_live).cloned();
-        let now = || rollouts_of(resource, &pass.rollouts);
-        fields.extend(known.or_else(now).map(|rollouts| (ROLLOUTS.to_owned(), rollouts)));
+        let stored_rollouts = before.get(ROLLOUTS).filter(|_| !is_live).cloned();
+        let current_rollouts = || rollouts_of(resource, &pass.rollouts);
+        fields.extend(
+            stored_rollouts
+                .or_else(current_rollouts)
+                .map(|rollouts| (ROLLOUTS.to_owned(), rollouts)),
+        );
         if !mistakes.is_empty() {
             let texts = mistakes.iter().map(|mistake| shortened(mistake, LONGEST_MESSAGE));
             fields.insert("mistakes".to_owned(), texts.take(MOST_MISTAKES).collect());
@@ -81,11 +85,13 @@ pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
 }
 
 fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Value> {
-    let own: Vec<_> = rollouts
+    let own_rollouts: Vec<_> = rollouts
         .iter()
         .filter(|rollout| is_of(resource, rollout))
         .collect();
-    serde_json::to_value(&own).ok().filter(|_| !own.is_empty())
+    serde_json::to_value(&own_rollouts)
+        .ok()
+        .filter(|_| !own_rollouts.is_empty())
 }
 
 fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
@@ -108,9 +114,8 @@ fn recent(chain: &ChainStatus, now: Moment) -> Option<Value> {
         seconds = seconds.max(calls.seconds);
     }
     let [calls, denied, failed] = sum;
-    (calls > 0).then(|| {
-        json!({"at": now.to_string(), "seconds": seconds, "calls": calls, "denied": denied, "failed": failed})
-    })
+    (calls > 0)
+        .then(|| json!({"at": now.to_string(), "seconds": seconds, "calls": calls, "denied": denied, "failed": failed}))
 }
 
 fn counts(status: &Value) -> [Option<&Value>; 3] {
@@ -122,9 +127,9 @@ fn counts(status: &Value) -> [Option<&Value>; 3] {
 pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) -> Option<ClusterEvent> {
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = |status: &Value| status.get("observedGeneration").cloned();
-    let is_new = |kind: &str, holds: &str| {
-        is_condition(status, kind, holds)
-            && !(generation(before) == generation(status) && is_condition(before, kind, holds))
+    let is_new = |kind: &str, condition_status: &str| {
+        is_condition(status, kind, condition_status)
+            && !(generation(before) == generation(status) && is_condition(before, kind, condition_status))
     };
     let (is_warning, reason, action, note) = if is_new("Accepted", "False") {
         let list = status.get("mistakes").and_then(Value::as_array);
@@ -136,8 +141,8 @@ pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) ->
         let note = format!("generation {generation} is live since revision {revision}");
         (false, "Live", "GoLive", note)
     } else {
-        let (before, now) = (rollouts(resource), status.get(ROLLOUTS)?);
-        let now = Vec::<RolloutProgress>::deserialize(now).ok()?;
+        let (before, new_rollouts) = (rollouts(resource), status.get(ROLLOUTS)?);
+        let now = Vec::<RolloutProgress>::deserialize(new_rollouts).ok()?;
         rolled_out(&now.into_iter().find(|rollout| !before.contains(rollout))?)?
     };
     Some(ClusterEvent {
@@ -172,22 +177,22 @@ fn rolled_out(rollout: &RolloutProgress) -> Option<(bool, &'static str, &'static
     }
 }
 
-fn is_condition(status: &Value, kind: &str, holds: &str) -> bool {
+fn is_condition(status: &Value, kind: &str, condition_status: &str) -> bool {
     let conditions = status.get("conditions").and_then(Value::as_array);
     conditions.into_iter().flatten().any(|condition| {
-        let is = |field: &str, text: &str| condition.get(field).and_then(Value::as_str) == Some(text);
-        is("type", kind) && is("status", holds)
+        let has_text = |field: &str, text: &str| condition.get(field).and_then(Value::as_str) == Some(text);
+        has_text("type", kind) && has_text("status", condition_status)
     })
 }
 
 fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Option<StatusDefinition<'a>> {
     if *kind == EXCEPTION {
         let mut exceptions = host.exceptions.iter();
-        let found = exceptions.find(|exception| exception.name == resource.name);
-        return found.map(StatusDefinition::Exception);
+        let live_exception = exceptions.find(|exception| exception.name == resource.name);
+        return live_exception.map(StatusDefinition::Exception);
     }
-    let written = resource.object.get("spec").and_then(|spec| spec.get("phase"));
-    let phase = written.and_then(Value::as_str).unwrap_or("Mutating");
+    let phase_field = resource.object.get("spec").and_then(|spec| spec.get("phase"));
+    let phase = phase_field.and_then(Value::as_str).unwrap_or("Mutating");
     let name = definition_name(&resource.namespace, &resource.name);
     let matches_id = |chain: &&ChainStatus| chain.name == name && chain.phase.as_str() == phase;
     host.chains.iter().find(matches_id).map(StatusDefinition::Chain)
@@ -203,26 +208,26 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
 /// Returns the number of the revision for a status. Each replica counts revisions on its own, so a new leader may have
 /// another number for the same definition. The number in the last status is thus kept until the definition changes.
 fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
-    let kept = before
+    let stored_revision = before
         .get(REVISION)
         .filter(|_| before.get("observedGeneration") == Some(generation));
-    kept.cloned().unwrap_or_else(|| host.revision.into())
+    stored_revision.cloned().unwrap_or_else(|| host.revision.into())
 }
 
 /// Returns the status without its revision, its counts of calls and its times. These fields differ between replicas and
 /// change all the time. So two statuses that differ only in these fields count as equal.
 fn comparable(status: &Value) -> Value {
     let mut status = status.clone();
-    let without = |value: &mut Value, field: &str| {
+    let remove_field = |value: &mut Value, field: &str| {
         value
             .as_object_mut()
             .and_then(|fields: &mut Map<String, Value>| fields.shift_remove(field))
     };
-    without(&mut status, REVISION);
-    without(&mut status, RECENT);
+    remove_field(&mut status, REVISION);
+    remove_field(&mut status, RECENT);
     if let Some(Value::Array(conditions)) = status.get_mut("conditions") {
         for condition in conditions {
-            without(condition, LAST_TRANSITION);
+            remove_field(condition, LAST_TRANSITION);
         }
     }
     status.sort_all_objects();

@@ -48,7 +48,7 @@ impl CertificateConfig {
     pub fn of_file(authorities: &Path) -> Result<Self, TlsError> {
         let path = authorities.to_owned();
         // Only the certificates in the file are published. A private key in the same file is left out.
-        let load = move || tls::certificates(&path).map(|found| certificates::to_pem(&found));
+        let load = move || tls::certificates(&path).map(|ders| certificates::to_pem(&ders));
         FileValue::load([authorities.to_owned()], load).map(Self::Files)
     }
 }
@@ -113,7 +113,7 @@ pub(crate) struct ConfigurationState {
     certificate: Option<SecretContents>,
     /// The CAs that every webhook configuration contains, and the time at which the last configuration received them.
     trusted: Option<(String, Instant)>,
-    written: HashMap<Phase, Option<WrittenConfiguration>>,
+    written_configurations: HashMap<Phase, Option<WrittenConfiguration>>,
     /// The problems of those rules for which no webhook can be registered.
     unregistered: Vec<String>,
 }
@@ -194,7 +194,7 @@ impl Webhooks {
             WebhookTrust::Own(secret) => secret.follow().await,
             WebhookTrust::Files(bundle) => {
                 bundle
-                    .follow(|loaded| match loaded {
+                    .follow(|reload| match reload {
                         Ok(_) => tracing::info!("changed CAs of the webhook configurations were read"),
                         Err(error) => tracing::warn!(
                             error,
@@ -226,16 +226,16 @@ impl Webhooks {
                 bundle.mark_unchanged();
             }
             let changed = next_change(inner.resources());
-            let written = inner.write(host, &mut state).await;
-            let pause = match &written {
+            let write_result = inner.write(host, &mut state).await;
+            let pause = match &write_result {
                 Ok(pause) => *pause,
                 Err(ResourceError::Conflict(_)) => Duration::ZERO,
                 Err(_) => retries.after_failure(),
             };
-            if written.is_ok() {
+            if write_result.is_ok() {
                 retries.reset();
             }
-            inner.report(written.err());
+            inner.report(write_result.err());
             let bundle_changed = async {
                 match &mut bundle {
                     Some(bundle) => drop(bundle.changed().await),
@@ -295,11 +295,13 @@ impl Inner {
         let (authorities, certificate) = match &self.trust {
             WebhookTrust::Files(bundle) => (bundle.current().to_string(), Ok(false)),
             WebhookTrust::Own(secret) => {
-                let renewed = secret.renew(state, self).await;
-                match (renewed, &state.certificate) {
-                    (Ok(is_pending), Some(known)) => (known.authorities.clone(), Ok(is_pending)),
+                let renewal = secret.renew(state, self).await;
+                match (renewal, &state.certificate) {
+                    (Ok(is_pending), Some(contents)) => (contents.authorities.clone(), Ok(is_pending)),
                     (Ok(_), None) => return Ok(Duration::ZERO),
-                    (Err(error), Some(known)) => (known.authorities.clone(), Err(error)),
+                    (Err(error), Some(previous_contents)) => {
+                        (previous_contents.authorities.clone(), Err(error))
+                    }
                     (Err(error), None) => return Err(error),
                 }
             }
@@ -311,16 +313,16 @@ impl Inner {
             if self.checks_definitions && *phase == Phase::Validating {
                 webhooks.push(check_of_definitions(&self.registration, &authorities));
             }
-            let last = state.written.entry(*phase).or_default();
-            let (kind, written) = write(resources, *phase, &self.registration.name, &webhooks, last).await;
-            if let Some(written) = written {
-                self.record_write(kind, &written);
-                result = result.and(written);
+            let last = state.written_configurations.entry(*phase).or_default();
+            let (kind, outcome) = write(resources, *phase, &self.registration.name, &webhooks, last).await;
+            if let Some(write_result) = outcome {
+                self.record_write(kind, &write_result);
+                result = result.and(write_result);
             }
         }
         result?;
-        let known = state.trusted.as_ref().map(|(known, _)| known);
-        if known != Some(&authorities) {
+        let trusted_authorities = state.trusted.as_ref().map(|(pem, _)| pem);
+        if trusted_authorities != Some(&authorities) {
             state.trusted = Some((authorities, Instant::now()));
         }
         match (&self.trust, certificate?) {

@@ -84,7 +84,7 @@ impl Accounts {
         let path = &config.key_file;
         let database = Database::new(&config.database)?;
         let keys = if config.creates_key && !path.exists() {
-            let sealed = database.sealed().await?;
+            let sealed = database.sealed_count().await?;
             if sealed > 0 {
                 return Err(AccountsError::MissingKey {
                     file: path.clone(),
@@ -143,16 +143,16 @@ impl Accounts {
         &self,
         session: &UserSession,
         target: &AccessTarget,
-        needed: Permission,
+        required_permission: Permission,
     ) -> TokenDenied {
         let check = |directory: &Directory| {
             let current = directory.session(session.digest)?;
-            directory.may(&current.user, target, needed)
+            directory.check_access(&current.user, target, required_permission)
         };
-        let left = session.expires_at.0.duration_since(Moment::now().0);
+        let remaining_lifetime = session.expires_at.0.duration_since(Moment::now().0);
         tokio::select! {
             denied = self.until(check) => denied,
-            () = tokio::time::sleep(left.unwrap_or_default()) => {
+            () = tokio::time::sleep(remaining_lifetime.unwrap_or_default()) => {
                 TokenDenied::Expired(session.user.name.to_string())
             }
         }
@@ -183,8 +183,9 @@ impl Accounts {
         let mut is_open = false;
         loop {
             let polled = tokio::time::timeout(POLL_TIMEOUT, self.poll(&mut is_open)).await;
-            let late = || AccountsError::Unavailable(format!("it did not answer within {POLL_TIMEOUT:?}"));
-            self.report_poll(polled.map_err(|_| late()).flatten());
+            let timeout_error =
+                || AccountsError::Unavailable(format!("it did not answer within {POLL_TIMEOUT:?}"));
+            self.report_poll(polled.map_err(|_| timeout_error()).flatten());
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
@@ -195,8 +196,13 @@ impl Accounts {
             *is_open = true;
         }
         let revision = self.0.database.revision().await?;
-        let known = self.0.directory.borrow().as_ref().map(|known| known.revision);
-        if known != Some(revision) {
+        let known_revision = self
+            .0
+            .directory
+            .borrow()
+            .as_ref()
+            .map(|directory| directory.revision);
+        if known_revision != Some(revision) {
             self.load().await?;
         }
         Ok(())
@@ -212,13 +218,13 @@ impl Accounts {
         } = &*self.0;
         let _loading = loading.lock().await;
         let previous = directory.borrow().clone();
-        let read = Arc::new(database.load(keys, previous.as_deref()).await?);
+        let new_directory = Arc::new(database.load(keys, previous.as_deref()).await?);
         directory.send_if_modified(|current| {
             let is_other = current
                 .as_ref()
-                .is_none_or(|current| current.revision != read.revision);
+                .is_none_or(|current| current.revision != new_directory.revision);
             if is_other {
-                *current = Some(read);
+                *current = Some(new_directory);
             }
             is_other
         });
@@ -247,11 +253,11 @@ impl Accounts {
     async fn commit(
         &self,
         change: DatabaseTransaction,
-        by: &str,
+        actor: &str,
         action: &'static str,
         subject: &str,
     ) -> Result<(), AccountsError> {
-        let (accounts, by, subject) = (self.clone(), by.to_owned(), subject.to_owned());
+        let (accounts, by, subject) = (self.clone(), actor.to_owned(), subject.to_owned());
         let work = async move {
             change.commit().await?;
             let (by, subject) = (by.as_str(), subject.as_str());

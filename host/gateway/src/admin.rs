@@ -29,7 +29,7 @@ const REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 503];
 /// Returns the routes for users and clusters. Their handlers get the [`Accounts`] from the extensions of the port.
 #[rustfmt::skip]
 pub fn routes() -> Vec<Route> {
-    let (read, admin) = (Some(AdminRole::Read), Some(AdminRole::Admin));
+    let (read_role, admin_role) = (Some(AdminRole::Read), Some(AdminRole::Admin));
     let users = "/v1/users/{name}";
     let clusters = "/v1/clusters/{id}";
     let tokens = "/v1/users/{name}/tokens";
@@ -39,28 +39,28 @@ pub fn routes() -> Vec<Route> {
     let permission = "/v1/clusters/{id}/permissions/{user}";
     let (reencrypt_path, import_path) = ("/v1/accounts/reencrypt", "/v1/accounts/import");
     let routes = [
-        Route::new(Get, read, "/v1/users", "listUsers", "The users of a gateway", list_users),
-        Route::new(Post, admin, "/v1/users", "createUser", "Create a user", create_user),
-        Route::new(Get, read, users, "getUser", "A user of a gateway", get_user),
-        Route::new(Delete, admin, users, "deleteUser", "Delete a user", delete_user)
+        Route::new(Get, read_role, "/v1/users", "listUsers", "The users of a gateway", list_users),
+        Route::new(Post, admin_role, "/v1/users", "createUser", "Create a user", create_user),
+        Route::new(Get, read_role, users, "getUser", "A user of a gateway", get_user),
+        Route::new(Delete, admin_role, users, "deleteUser", "Delete a user", delete_user)
             .description("With the user's tokens and permissions. Clusters that the user created stay."),
-        Route::new(Post, admin, tokens, "createToken", "Create a token of a user", create_token)
+        Route::new(Post, admin_role, tokens, "createToken", "Create a token of a user", create_token)
             .description("The value is shown only in this reply."),
-        Route::new(Delete, admin, token, "revokeToken", "Revoke a token of a user", revoke_token)
+        Route::new(Delete, admin_role, token, "revokeToken", "Revoke a token of a user", revoke_token)
             .description("Requests and watches that use it end within seconds."),
-        Route::new(Get, read, "/v1/clusters", "listClusters", "The clusters that users of a gateway reach", list_clusters),
-        Route::new(Post, admin, "/v1/clusters", "createCluster", "Register a cluster", create_cluster),
-        Route::new(Delete, admin, clusters, "deleteCluster", "Delete a cluster", delete_cluster)
+        Route::new(Get, read_role, "/v1/clusters", "listClusters", "The clusters that users of a gateway reach", list_clusters),
+        Route::new(Post, admin_role, "/v1/clusters", "createCluster", "Register a cluster", create_cluster),
+        Route::new(Delete, admin_role, clusters, "deleteCluster", "Delete a cluster", delete_cluster)
             .description("With its credentials, its register token and the permissions for it."),
-        Route::new(Post, admin, register_token, "createRegisterToken", "Create or rotate a register token", create_register_token)
+        Route::new(Post, admin_role, register_token, "createRegisterToken", "Create or rotate a register token", create_register_token)
             .description("A previous one is no longer valid. The value is shown only in this reply."),
-        Route::new(Delete, admin, register_token, "revokeRegisterToken", "Revoke a register token", revoke_register_token),
-        Route::new(Post, admin, permissions, "grantPermission", "Grant a permission for a cluster", grant)
+        Route::new(Delete, admin_role, register_token, "revokeRegisterToken", "Revoke a register token", revoke_register_token),
+        Route::new(Post, admin_role, permissions, "grantPermission", "Grant a permission for a cluster", grant)
             .description("It replaces another one of the same user."),
-        Route::new(Delete, admin, permission, "withdrawPermission", "Withdraw a permission for a cluster", withdraw),
-        Route::new(Post, admin, reencrypt_path, "reencrypt", "Encrypt the tokens of clusters with the first key of the key file", reencrypt)
+        Route::new(Delete, admin_role, permission, "withdrawPermission", "Withdraw a permission for a cluster", withdraw),
+        Route::new(Post, admin_role, reencrypt_path, "reencrypt", "Encrypt the tokens of clusters with the first key of the key file", reencrypt)
             .description("The file is read again first."),
-        Route::new(Post, admin, import_path, "importAccounts", "Copy users and clusters of bcs-api from the same database", import)
+        Route::new(Post, admin_role, import_path, "importAccounts", "Copy users and clusters of bcs-api from the same database", import)
             .description("In one transaction, with their IDs. If rows conflict with what is here, all of them are listed and nothing is copied. What was copied before is not copied again, and bcs-api's tables stay as they are."),
     ];
     routes.into_iter().map(|route| route.refusals(REFUSALS)).collect()
@@ -127,9 +127,9 @@ fn user_name(name: &str) -> Result<UserName, ApiError> {
     UserName::plain(name).map_err(|error| ApiError::Malformed(error.to_string()))
 }
 
-fn removed(what: &str, name: &str) -> Json<Removed> {
+fn removed(kind: &str, name: &str) -> Json<Removed> {
     Json(Removed {
-        removed: format!("{what} {name}"),
+        removed: format!("{kind} {name}"),
     })
 }
 
@@ -173,9 +173,9 @@ async fn create_token(call: Call<UserPath, Nothing, Json<NewToken>>) -> Result<J
     let Json(NewToken { expires_in }) = call.body;
     let lifetime = Duration::from_secs(expires_in);
     if !(SHORTEST_LIFETIME..=LONGEST_LIFETIME).contains(&lifetime) {
-        let (least, most) = (SHORTEST_LIFETIME.as_secs(), LONGEST_LIFETIME.as_secs());
+        let (seconds_min, seconds_max) = (SHORTEST_LIFETIME.as_secs(), LONGEST_LIFETIME.as_secs());
         return Err(ApiError::Malformed(format!(
-            "expiresIn is {expires_in}: write a number of seconds from {least} to {most}"
+            "expiresIn is {expires_in}: write a number of seconds from {seconds_min} to {seconds_max}"
         )));
     }
     let token = accounts

@@ -32,11 +32,7 @@ pub(super) fn is_yaml(head: &Parts) -> bool {
     YAML.iter().any(|yaml| essence.eq_ignore_ascii_case(yaml))
 }
 
-pub(super) async fn converted(
-    head: &mut Parts,
-    body: Body,
-    limits: BodyLimits,
-) -> Result<Body, GatewayError> {
+pub(super) async fn convert(head: &mut Parts, body: Body, limits: BodyLimits) -> Result<Body, GatewayError> {
     let bytes = limits
         .collect(head, body)
         .await
@@ -68,7 +64,7 @@ impl CutOff {
     }
 }
 
-pub(super) async fn streamed(
+pub(super) async fn stream_body(
     head: &mut Parts,
     body: Body,
     limits: BodyLimits,
@@ -136,7 +132,7 @@ mod tests {
             ("content-md5", "x"),
             ("x-kept", "1"),
         ]);
-        let body = converted(&mut head, Body::from("a: 1"), LIMITS).await.unwrap();
+        let body = convert(&mut head, Body::from("a: 1"), LIMITS).await.unwrap();
         assert_eq!(body.collect().await.unwrap().to_bytes(), r#"{"a":1}"#);
         assert_eq!(head.headers["content-type"], "application/json");
         assert_eq!(head.headers["content-length"], "7");
@@ -159,11 +155,11 @@ mod tests {
             (&[11], false),
             (&[5, 5, 1], false),
         ] {
-            let (body, cut_off) = streamed(&mut head(&[]), chunks(sizes), LIMITS).await.unwrap();
+            let (body, cut_off) = stream_body(&mut head(&[]), chunks(sizes), LIMITS).await.unwrap();
             assert_eq!(body.collect().await.is_ok(), is_whole, "{sizes:?}");
             assert_eq!(cut_off.has_happened(), !is_whole, "{sizes:?}");
         }
-        let announced = streamed(
+        let announced = stream_body(
             &mut head(&[("content-encoding", "gzip")]),
             Body::from("12345678901"),
             LIMITS,

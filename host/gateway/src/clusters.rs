@@ -19,7 +19,7 @@ use crate::{metric_names, status::GatewayCluster};
 /// ends the discovery.
 #[derive(Debug)]
 pub(super) struct Clusters {
-    known: watch::Receiver<Arc<KnownClusters>>,
+    known_clusters: watch::Receiver<Arc<KnownClusters>>,
     path: Option<NodePath>,
     /// The longest time that a request waits until the list of clusters is read for the first time.
     wait: Duration,
@@ -75,11 +75,11 @@ impl ClusterDrivers {
     }
 
     pub(super) fn no_driver(&self) -> Option<&'static str> {
-        let servers = self.followed()?;
+        let servers = self.followed_servers()?;
         (servers.is_known && servers.servers.is_empty()).then_some("no driver of it is registered")
     }
 
-    fn followed(&self) -> Option<Arc<FollowedServers>> {
+    fn followed_servers(&self) -> Option<Arc<FollowedServers>> {
         Some(self.discovery.as_ref()?.servers().borrow().clone())
     }
 
@@ -92,7 +92,7 @@ impl ClusterDrivers {
     }
 
     fn problem(&self) -> Option<String> {
-        let servers = self.followed()?;
+        let servers = self.followed_servers()?;
         match (&servers.stale_reason, self.no_driver()) {
             (Some(reason), _) => Some(reason.clone()),
             (None, Some(no_driver)) => Some(no_driver.to_owned()),
@@ -104,7 +104,7 @@ impl ClusterDrivers {
 
 impl Clusters {
     pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>) -> Self {
-        let listed = config.clusters.iter().map(|(id, servers)| {
+        let listed_clusters = config.clusters.iter().map(|(id, servers)| {
             let servers = Servers::Listed(servers.clone());
             (
                 id.clone(),
@@ -113,7 +113,7 @@ impl Clusters {
         });
         Self::following(
             &config.drivers,
-            listed.collect(),
+            listed_clusters.collect(),
             config.discovery.clone().zip(service),
             true,
         )
@@ -121,20 +121,20 @@ impl Clusters {
 
     pub(super) fn following(
         drivers: &UpstreamConfig,
-        listed: BTreeMap<ClusterId, Arc<ClusterDrivers>>,
-        found: Option<(NodePath, &ZooKeeper)>,
+        listed_clusters: BTreeMap<ClusterId, Arc<ClusterDrivers>>,
+        discovery: Option<(NodePath, &ZooKeeper)>,
         is_counted: bool,
     ) -> Self {
-        let known = KnownClusters {
-            clusters: listed,
-            is_known: found.is_none(),
+        let known_clusters = KnownClusters {
+            clusters: listed_clusters,
+            is_known: discovery.is_none(),
             stale_reason: None,
             is_counted,
         };
-        known.update_metric();
+        known_clusters.update_metric();
         let wait = drivers.connect_timeout;
-        let (sender, receiver) = watch::channel(Arc::new(known));
-        let watch = found.as_ref().map(|(path, zookeeper)| {
+        let (sender, receiver) = watch::channel(Arc::new(known_clusters));
+        let watch = discovery.as_ref().map(|(path, zookeeper)| {
             let watch = ClusterFollower {
                 zookeeper: (*zookeeper).clone(),
                 children: zookeeper.children(path.as_str()),
@@ -145,8 +145,8 @@ impl Clusters {
             AbortOnDropHandle::new(tokio::spawn(watch.run()))
         });
         Self {
-            known: receiver,
-            path: found.map(|(path, _)| path),
+            known_clusters: receiver,
+            path: discovery.map(|(path, _)| path),
             wait,
             _watch: watch,
         }
@@ -154,17 +154,17 @@ impl Clusters {
 
     /// Returns the drivers of this cluster. Waits up to `wait` until the list of clusters is read for the first time.
     pub(super) async fn find(&self, id: &str) -> Result<Arc<ClusterDrivers>, GatewayError> {
-        let mut known = self.known.clone();
-        let is_decided = |known: &Arc<KnownClusters>| known.is_known || known.clusters.contains_key(id);
+        let mut receiver = self.known_clusters.clone();
+        let is_decided = |list: &Arc<KnownClusters>| list.is_known || list.clusters.contains_key(id);
         // `wait_for` fails only if the task that follows the list of clusters has ended. Then the last list is used.
-        let _ = tokio::time::timeout(self.wait, known.wait_for(is_decided)).await;
-        let known = self.now();
-        let reason = match known.clusters.get(id) {
+        let _ = tokio::time::timeout(self.wait, receiver.wait_for(is_decided)).await;
+        let current = self.now();
+        let reason = match current.clusters.get(id) {
             Some(drivers) => match drivers.no_driver() {
                 None => return Ok(drivers.clone()),
                 Some(reason) => reason,
             },
-            None if known.is_known => "",
+            None if current.is_known => "",
             None => "the clusters have not been read from ZooKeeper yet",
         };
         Err(GatewayError::UnknownCluster {
@@ -174,7 +174,7 @@ impl Clusters {
     }
 
     pub(super) fn now(&self) -> Arc<KnownClusters> {
-        self.known.borrow().clone()
+        self.known_clusters.borrow().clone()
     }
 
     pub(super) fn path(&self) -> Option<&NodePath> {
@@ -204,11 +204,11 @@ impl ClusterFollower {
     /// names of these nodes. If a cluster was known before, its drivers stay the same.
     fn known_clusters(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
-        let listed = before
+        let listed_clusters = before
             .clusters
             .iter()
             .filter(|(_, drivers)| drivers.discovery.is_none());
-        let mut clusters: BTreeMap<_, _> = listed
+        let mut clusters: BTreeMap<_, _> = listed_clusters
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
         // Each cluster has a node whose name is the ID of the cluster. Drivers can register next to these nodes, so

@@ -55,8 +55,8 @@ pub(super) fn is_console(head: &Parts) -> bool {
 
 fn parameter(head: &Parts, name: &str) -> Option<String> {
     let mut parameters = form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
-    let found = parameters.find(|(known, _)| known == name);
-    found.map(|(_, value)| value.into_owned())
+    let pair = parameters.find(|(key, _)| key == name);
+    pair.map(|(_, value)| value.into_owned())
 }
 
 pub(super) fn name_cluster(head: &mut Parts) {
@@ -110,10 +110,10 @@ async fn read_hosts(
         .header(CLUSTER_HEADER, drivers.id.as_str())
         .body(Body::empty())
         .map_err(|error| GatewayError::Unreachable(error.to_string()))?;
-    let sent = drivers.upstream.send(request).await;
-    let reply = sent.map_err(|error| GatewayError::from(&upstream_end(error)))?;
+    let outcome = drivers.upstream.send(request).await;
+    let reply = outcome.map_err(|error| GatewayError::from(&upstream_end(error)))?;
     let (reply, body) = reply.into_parts();
-    let received = limits.receive(&head.extensions, &reply.headers, body).await;
+    let body_outcome = limits.receive(&head.extensions, &reply.headers, body).await;
     let unreadable = |reason: String| {
         let status = reply.status;
         GatewayError::Unreachable(format!(
@@ -121,7 +121,7 @@ async fn read_hosts(
              /cluster/resources (HTTP {status}): {reason}"
         ))
     };
-    let bytes = received.map_err(|error| unreadable(error.end().to_string()))?;
+    let bytes = body_outcome.map_err(|error| unreadable(error.end().to_string()))?;
     let resources: DriverResources =
         serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
     let hosts = resources

@@ -78,7 +78,7 @@ struct Inner {
 
 pub(crate) struct OtherGateways<'a> {
     pub(crate) config: PeersConfig,
-    pub(crate) own: UpstreamServer,
+    pub(crate) own_server: UpstreamServer,
     pub(crate) zookeeper: &'a ZooKeeper,
     /// The ZooKeeper node below which all gateways register.
     pub(crate) path: NodePath,
@@ -88,7 +88,7 @@ struct AdmittedRequest {
     cluster: Arc<RegisteredCluster>,
     session: UserSession,
     target: AccessTarget,
-    needed: Permission,
+    required_permission: Permission,
     route: Arc<ClusterRoute>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct LoggedReply {
 impl KubernetesProxy {
     pub(crate) fn new(
         accounts: Accounts,
-        others: Option<OtherGateways<'_>>,
+        other_gateways: Option<OtherGateways<'_>>,
         host: &Host,
         limits: BodyLimits,
     ) -> Self {
@@ -112,7 +112,7 @@ impl KubernetesProxy {
             accounts,
             routes: Arc::default(),
             memory: RequestMemory::default(),
-            peers: others.map(|others| Arc::new(Peers::new(others))),
+            peers: other_gateways.map(|other_gateways| Arc::new(Peers::new(other_gateways))),
             host: host.clone(),
             limits,
             stop: CancellationToken::new(),
@@ -135,20 +135,20 @@ impl KubernetesProxy {
             Ok(admitted) => admitted,
             Err((error, recipient)) => {
                 return LoggedReply {
-                    response: ended(&error),
+                    response: error_reply(&error),
                     recipient,
                 };
             }
         };
-        let watched = WatchedRight::new(
+        let watched_right = WatchedRight::new(
             &inner.accounts,
             &admitted.session,
             admitted.target,
-            admitted.needed,
+            admitted.required_permission,
             admitted.route.clone(),
         );
         if is_upgrade {
-            watched.guard_tunnel(&mut head.extensions);
+            watched_right.guard_tunnel(&mut head.extensions);
         }
         let state_request = StateRequest {
             upstream: &admitted.route.upstream,
@@ -174,7 +174,7 @@ impl KubernetesProxy {
             }
         };
         LoggedReply {
-            response: response.map(|body| watched.body(body)),
+            response: response.map(|body| watched_right.body(body)),
             recipient: Some(recipient(&admitted.cluster, &admitted.session)),
         }
     }
@@ -269,41 +269,48 @@ impl Inner {
         head: &mut http::request::Parts,
         is_upgrade: bool,
     ) -> Result<AdmittedRequest, (KubernetesError, Option<Recipient>)> {
-        let unknown = |error: KubernetesError| (error, None);
-        let path = TunnelPath::parse(&head.uri).map_err(unknown)?;
-        let directory = self.accounts.directory().map_err(|error| unknown(error.into()))?;
-        let token = token_of(&head.headers).map_err(unknown)?;
+        let without_recipient = |error: KubernetesError| (error, None);
+        let path = TunnelPath::parse(&head.uri).map_err(without_recipient)?;
+        let directory = self
+            .accounts
+            .directory()
+            .map_err(|error| without_recipient(error.into()))?;
+        let token = token_of(&head.headers).map_err(without_recipient)?;
         let session = directory
             .authenticate(token)
-            .map_err(|denied| unknown(denied.into()))?;
+            .map_err(|denied| without_recipient(denied.into()))?;
         // A user without access to the cluster gets the same reply as for a cluster that does not exist. Otherwise,
         // users could find out which identifiers exist.
         let (cluster, access) = directory
             .by_identifier(path.identifier)
             .and_then(|cluster| Some((cluster.clone(), directory.access(&session.user, cluster)?)))
-            .ok_or_else(|| unknown(KubernetesError::NoCluster(path.identifier.to_owned())))?;
-        let known = |error: KubernetesError| (error, Some(recipient(&cluster, &session)));
-        let needed = path::needed_permission(&head.method, &path.target, is_upgrade);
+            .ok_or_else(|| without_recipient(KubernetesError::NoCluster(path.identifier.to_owned())))?;
+        let with_recipient = |error: KubernetesError| (error, Some(recipient(&cluster, &session)));
+        let required_permission = path::needed_permission(&head.method, &path.target, is_upgrade);
         let target = AccessTarget::Cluster(cluster.id.clone());
         directory
-            .may(&session.user, &target, needed)
-            .map_err(|denied| known(denied.into()))?;
-        let route = self.routes.to(&cluster, &self.accounts).map_err(known)?;
+            .check_access(&session.user, &target, required_permission)
+            .map_err(|denied| with_recipient(denied.into()))?;
+        let route = self.routes.to(&cluster, &self.accounts).map_err(with_recipient)?;
         let user = &session.user;
         let super_user_groups = if user.is_super_user {
             route.super_user_groups().await
         } else {
             &[]
         };
-        let identity =
-            ImpersonatedUser::new(user.name.impersonated(), &user.groups, access, super_user_groups);
+        let identity = ImpersonatedUser::new(
+            user.name.impersonated_name(),
+            &user.groups,
+            access,
+            super_user_groups,
+        );
         head.uri = path.rest;
         if !identity.replace(&mut head.headers, &route.authorization, is_upgrade) {
             let message = format!(
                 "{} cannot be impersonated: its name or a group has unusual characters",
                 user.name
             );
-            return Err(known(KubernetesError::Unavailable(message)));
+            return Err(with_recipient(KubernetesError::Unavailable(message)));
         }
         let mut info = UserInfo {
             username: identity.user,
@@ -317,7 +324,7 @@ impl Inner {
             cluster,
             session,
             target,
-            needed,
+            required_permission,
             route,
         })
     }
@@ -338,11 +345,11 @@ async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallibl
 /// Sends a request to an API server, with the token of the cluster's agent. The error is a reply for the client.
 async fn send(upstream: &Upstream, request: Request<Body>) -> Result<Response<Body>, Response<Body>> {
     let uri = request.uri().clone();
-    let sent = upstream.send(request).await;
-    let reply = sent.map_err(|error| end_reply(&EndReason::from(error)))?;
+    let outcome = upstream.send(request).await;
+    let reply = outcome.map_err(|error| end_reply(&EndReason::from(error)))?;
     // A 401 means that the API server rejects the agent's token, unless a container in the cluster sent the reply.
     if reply.status() == StatusCode::UNAUTHORIZED && !path::is_proxied(uri.path()) {
-        return Err(ended(&KubernetesError::AgentToken));
+        return Err(error_reply(&KubernetesError::AgentToken));
     }
     Ok(reply)
 }
@@ -359,7 +366,7 @@ fn switches(headers: &HeaderMap) -> bool {
     only(headers, UPGRADE).is_some_and(|protocol| is_known(protocol.as_bytes()))
 }
 
-fn ended(error: &KubernetesError) -> Response<Body> {
+fn error_reply(error: &KubernetesError) -> Response<Body> {
     tracing::info!(end = error.as_str(), "the request ends here: {error}");
     Passage::Ended(error.as_str()).mark(error.reply().map(Body::from))
 }

@@ -27,16 +27,17 @@ pub(super) enum RemainingCheck {
 
 impl GatewayNamespaces {
     pub(super) fn check_path(&self, head: &Parts) -> Result<RemainingCheck, GatewayError> {
-        let refused = |what: &str| {
+        let refused = |reason: &str| {
             Err(GatewayError::Forbidden(format!(
-                "the token is for some namespaces only, and {what}"
+                "the token is for some namespaces only, and {reason}"
             )))
         };
-        let found = match lookup(head) {
-            RouteLookup::Found(found) if path::has_one_reading(head.uri.path()) => found,
+        let matched_route = match lookup(head) {
+            RouteLookup::Found(matched_route) if path::has_one_reading(head.uri.path()) => matched_route,
             _ => return refused("it is not certain which one this request is for"),
         };
-        let (RouteAction::Scheduler(call) | RouteAction::Definitions(call)) = found.route.action else {
+        let (RouteAction::Scheduler(call) | RouteAction::Definitions(call)) = matched_route.route.action
+        else {
             return refused("consoles and custom resources of an API server are not for one");
         };
         let remaining = match call.body {
@@ -51,7 +52,7 @@ impl GatewayNamespaces {
                 return refused("this route is for the whole cluster");
             }
         };
-        self.check(found.parameter("ns"))?;
+        self.check(matched_route.parameter("ns"))?;
         Ok(remaining)
     }
 

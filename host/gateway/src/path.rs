@@ -18,10 +18,14 @@ pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
             .is_some_and(|rest| rest.starts_with('/'))
     };
     let prefix = PREFIXES.iter().find(is_below).ok_or(GatewayError::NoRoute)?;
-    rewritten(uri, prefix, PREFIX)
+    rewrite_prefix(uri, prefix, PREFIX)
 }
 
-pub(super) fn rewritten(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<PathAndQuery, GatewayError> {
+pub(super) fn rewrite_prefix(
+    uri: &Uri,
+    prefix: &str,
+    new_prefix: &str,
+) -> Result<PathAndQuery, GatewayError> {
     let after_prefix = uri.path().strip_prefix(prefix).filter(|rest| rest.len() > 1);
     let rest = after_prefix.ok_or(GatewayError::NoRoute)?;
     if !is_plain(rest) {
@@ -37,7 +41,7 @@ pub(super) fn rewritten(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<Pat
 /// Returns whether no segment of the path is empty, `.` or `..`. The path may end with a slash. Percent-encoded slashes
 /// separate segments, too.
 fn is_plain(rest: &str) -> bool {
-    let decoded = decoded(rest);
+    let decoded = decode(rest);
     let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();
     if segments.last() == Some(&"") {
         segments.pop();
@@ -56,7 +60,7 @@ pub(super) fn has_one_reading(path: &str) -> bool {
 }
 
 /// Returns the path without percent-encoding. What is encoded several times is decoded several times.
-fn decoded(path: &str) -> String {
+fn decode(path: &str) -> String {
     let mut text = path.to_owned();
     for _ in 0..ROUNDS {
         if !text.contains('%') {
@@ -116,9 +120,9 @@ mod tests {
             ("/bcsapi/v1/a%2f..%2fb", Err(DotSegment)),
             ("/bcsapi/v1/a/%252e%252e/b", Err(DotSegment)),
         ] {
-            let found = driver_path(&path.parse().unwrap());
+            let actual = driver_path(&path.parse().unwrap());
             let expected = expected.map(|path: &str| path.parse::<PathAndQuery>().unwrap());
-            assert_eq!(found, expected, "{path}");
+            assert_eq!(actual, expected, "{path}");
         }
     }
 }

@@ -86,7 +86,7 @@ pub(crate) fn needed_permission(head: &Parts, plain: &PlainGroups) -> Permission
         (_, Permission::Read) if !switches_protocols => Permission::Read,
         (RouteAction::CustomResources, _) if plain.contain(path) => Permission::Write,
         (_, Permission::Read) => Permission::Hooks,
-        (_, needed) => needed,
+        (_, permission) => permission,
     }
 }
 

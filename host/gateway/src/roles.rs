@@ -138,11 +138,11 @@ impl RoleSync {
         // The grants in the database are known only after the directory was read for the first time.
         let _ = changes.wait_for(Option::is_some).await;
         loop {
-            let wanted = contents
+            let configured_grants = contents
                 .as_mut()
                 .map(|contents| contents.borrow_and_update().clone())
                 .unwrap_or_default();
-            if let Err(error) = self.store(&wanted).await {
+            if let Err(error) = self.store(&configured_grants).await {
                 tracing::warn!(%error, "the roles of the configuration were not stored; trying again");
                 sleep(RETRY).await;
                 continue;
@@ -155,19 +155,19 @@ impl RoleSync {
         }
     }
 
-    async fn store(&self, wanted: &BTreeSet<RoleGrant>) -> Result<(), AccountsError> {
+    async fn store(&self, configured_grants: &BTreeSet<RoleGrant>) -> Result<(), AccountsError> {
         let directory = self.accounts.directory()?;
         let stored = directory.role_grants().iter();
         if stored
             .filter(|grant| grant.source == GrantSource::Configuration)
-            .eq(wanted)
+            .eq(configured_grants)
         {
             return Ok(());
         }
-        for grant in wanted {
+        for grant in configured_grants {
             warn_of_unknown(&directory, grant);
         }
-        let edit = GrantEdit::ReplaceConfigured(wanted.clone());
+        let edit = GrantEdit::ReplaceConfigured(configured_grants.clone());
         self.accounts.edit_role_grants("configuration", edit).await?;
         Ok(())
     }

@@ -118,10 +118,10 @@ impl Gateway {
             Some(config) => Some(Accounts::new(*config).await?),
             None => None,
         };
-        let others = match (config.peers.take(), &config.registration) {
+        let other_gateways = match (config.peers.take(), &config.registration) {
             (Some(peers), Some(registration)) => Some(OtherGateways {
                 config: peers,
-                own: registration.gateway(ports)?,
+                own_server: registration.gateway(ports)?,
                 zookeeper: service.ok_or(RegistrationError::NoEnsemble)?,
                 path: gateways_node().map_err(RegistrationError::from)?,
             }),
@@ -129,7 +129,7 @@ impl Gateway {
         };
         let kubernetes = accounts
             .clone()
-            .map(|accounts| KubernetesProxy::new(accounts, others, host, limits));
+            .map(|accounts| KubernetesProxy::new(accounts, other_gateways, host, limits));
         let roles = config.roles.take().zip(accounts.clone()).zip(kubernetes.clone());
         Ok(Self(Arc::new(Inner {
             clusters: Clusters::start(&config, service),
@@ -209,15 +209,19 @@ impl Gateway {
     }
 
     pub fn status(&self) -> GatewayStatus {
-        let known = self.0.clusters.now();
-        let problem = match (&known.stale_reason, known.is_known) {
+        let known_clusters = self.0.clusters.now();
+        let problem = match (&known_clusters.stale_reason, known_clusters.is_known) {
             (Some(reason), _) => Some(reason.clone()),
             (None, false) => Some("the clusters are not known yet".to_owned()),
             (None, true) => None,
         };
         let kubernetes = self.0.kubernetes.as_ref();
         GatewayStatus {
-            clusters: known.clusters.values().map(|drivers| drivers.status()).collect(),
+            clusters: known_clusters
+                .clusters
+                .values()
+                .map(|drivers| drivers.status())
+                .collect(),
             discovery: self.0.clusters.path().map(ToString::to_string),
             problem,
             accounts: self.0.accounts.as_ref().map(Accounts::status),
@@ -246,8 +250,11 @@ impl Gateway {
 
     /// Returns the connections to the drivers and API servers of each cluster.
     pub fn upstreams(&self) -> Vec<Upstream> {
-        let known = self.0.clusters.now();
-        let drivers = known.clusters.values().map(|drivers| drivers.upstream.clone());
+        let known_clusters = self.0.clusters.now();
+        let drivers = known_clusters
+            .clusters
+            .values()
+            .map(|drivers| drivers.upstream.clone());
         let kubernetes = self.0.kubernetes.iter().flat_map(KubernetesProxy::upstreams);
         let services = self.0.services.iter().flat_map(Services::upstreams);
         drivers.chain(kubernetes).chain(services).collect()

@@ -87,8 +87,8 @@ impl Services {
         Self {
             services: services.collect(),
             kubernetes: {
-                let found = node(KUBERNETES).map(|node| (node, zookeeper));
-                Clusters::following(&config, BTreeMap::new(), found, false)
+                let kubernetes_discovery = node(KUBERNETES).map(|node| (node, zookeeper));
+                Clusters::following(&config, BTreeMap::new(), kubernetes_discovery, false)
             },
         }
     }
@@ -101,8 +101,8 @@ impl Services {
         if is_below(&KUBERNETES) {
             return Some(ServiceTarget::KubernetesDriver);
         }
-        let found = self.services.iter().find(|(route, _)| is_below(route));
-        found.map(|(route, drivers)| ServiceTarget::Service(*route, drivers))
+        let matching_service = self.services.iter().find(|(route, _)| is_below(route));
+        matching_service.map(|(route, drivers)| ServiceTarget::Service(*route, drivers))
     }
 
     pub(super) fn servers(
@@ -116,8 +116,8 @@ impl Services {
     }
 
     pub(super) async fn kubernetes_driver(&self, cluster: &str) -> Result<Arc<ClusterDrivers>, GatewayError> {
-        let found = self.kubernetes.find(cluster).await;
-        found.map_err(|_| GatewayError::NoService(format!("{} for {cluster}", KUBERNETES.node)))
+        let drivers = self.kubernetes.find(cluster).await;
+        drivers.map_err(|_| GatewayError::NoService(format!("{} for {cluster}", KUBERNETES.node)))
     }
 
     pub(super) fn upstreams(&self) -> impl Iterator<Item = Upstream> + '_ {
@@ -149,7 +149,7 @@ impl ServiceTarget<'_> {
             server_prefix,
             ..
         } = self.route();
-        head.uri = path::rewritten(&head.uri, gateway_prefix, server_prefix)?.into();
+        head.uri = path::rewrite_prefix(&head.uri, gateway_prefix, server_prefix)?.into();
         let is_kubernetes = matches!(self, Self::KubernetesDriver);
         let is_method = [Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(&head.method)
             || (is_kubernetes && head.method == Method::PATCH);

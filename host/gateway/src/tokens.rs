@@ -30,7 +30,7 @@ pub(super) struct AccessRequest<'a> {
     pub(super) cluster: &'a str,
     pub(super) method: &'a Method,
     pub(super) path: &'a str,
-    pub(super) needed: Permission,
+    pub(super) required_permission: Permission,
 }
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) struct TokenHolder {
     /// The name of the holder of a token, if it is known.
     pub(super) name: Option<Arc<str>>,
     /// The permission that is checked until the request ends; `None` if it is checked only when the request begins.
-    pub(super) watched: Option<WatchedRight>,
+    pub(super) watched_right: Option<WatchedRight>,
     /// The namespaces that the holder's token may use; `None` for all.
     pub(super) namespaces: Option<GatewayNamespaces>,
 }
@@ -53,7 +53,7 @@ pub(super) struct TokenHolder {
 impl TokenProvider {
     pub(super) fn new(config: TokensConfig, accounts: Option<&Accounts>) -> Result<Self, GatewayStartError> {
         // The counters begin at zero, so that the first failure shows as an increase.
-        for (source, results) in counted(&config) {
+        for (source, results) in counted_checks(&config) {
             for result in *results {
                 checks(source, result).absolute(0);
             }
@@ -71,28 +71,28 @@ impl TokenProvider {
         access: AccessRequest<'_>,
     ) -> Result<TokenHolder, GatewayError> {
         let token = &*token_of(headers)?;
-        let counted = |source, found: &Result<TokenHolder, GatewayError>| {
-            let result = if found.is_ok() { "allowed" } else { "refused" };
+        let count_admission = |source, admission: &Result<TokenHolder, GatewayError>| {
+            let result = if admission.is_ok() { "allowed" } else { "refused" };
             count_check(source, result);
         };
         match self {
             Self::File(table) => {
-                let found = table.admit(token, access).map(|(name, namespaces)| TokenHolder {
+                let admission = table.admit(token, access).map(|(name, namespaces)| TokenHolder {
                     name: Some(name),
-                    watched: None,
+                    watched_right: None,
                     namespaces,
                 });
-                counted("file", &found);
-                found
+                count_admission("file", &admission);
+                admission
             }
             Self::Endpoint(endpoint) => endpoint
                 .admit(token, access)
                 .await
                 .map(|()| TokenHolder::default()),
             Self::Accounts(accounts) => {
-                let found = of_accounts(accounts, token, access);
-                counted("accounts", &found);
-                found
+                let admission = of_accounts(accounts, token, access);
+                count_admission("accounts", &admission);
+                admission
             }
         }
     }
@@ -118,7 +118,7 @@ fn of_accounts(
         .map_err(|_| GatewayError::AuthUnavailable(unread))?;
     let target = AccessTarget::Drivers(access.cluster.to_owned());
     let admitted = directory.authenticate(token).and_then(|session| {
-        directory.may(&session.user, &target, access.needed)?;
+        directory.check_access(&session.user, &target, access.required_permission)?;
         Ok(session)
     });
     let session = admitted.map_err(|denied| match denied {
@@ -130,18 +130,18 @@ fn of_accounts(
     })?;
     Ok(TokenHolder {
         name: Some(session.user.name.as_str().into()),
-        watched: Some(WatchedRight::new(
+        watched_right: Some(WatchedRight::new(
             accounts,
             &session,
             target,
-            access.needed,
+            access.required_permission,
             Arc::new(()),
         )),
         namespaces: None,
     })
 }
 
-fn counted(config: &TokensConfig) -> &'static [(&'static str, &'static [&'static str])] {
+fn counted_checks(config: &TokensConfig) -> &'static [(&'static str, &'static [&'static str])] {
     match config {
         TokensConfig::File(_) => &[("file", &["allowed", "refused"])],
         TokensConfig::Endpoint(_) => &[
@@ -227,10 +227,10 @@ mod tests {
             for (name, value) in headers {
                 map.append(HeaderName::from_static(name), value.parse().unwrap());
             }
-            let found = token_of(&map).ok();
-            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{headers:?}");
+            let token = token_of(&map).ok();
+            assert_eq!(token.as_deref(), expected.map(str::as_bytes), "{headers:?}");
             remove(&mut map);
-            assert!(map.get("sec-websocket-protocol").is_none_or(|left| left == "a"));
+            assert!(map.get("sec-websocket-protocol").is_none_or(|protocols| protocols == "a"));
             map.remove("sec-websocket-protocol");
             assert!(map.is_empty());
         }

@@ -15,32 +15,32 @@ fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .filter(|protocol| !protocol.is_empty())
 }
 
-fn encoded(protocol: &str) -> Option<&str> {
+fn encoded_token(protocol: &str) -> Option<&str> {
     let (start, token) = protocol.split_at_checked(PREFIX.len())?;
     start.eq_ignore_ascii_case(PREFIX).then_some(token)
 }
 
 /// Returns the token in the WebSocket protocols, or `None` if they contain no token or several.
 pub(crate) fn token(headers: &HeaderMap) -> Option<Vec<u8>> {
-    let mut tokens = protocols(headers).filter_map(encoded);
+    let mut tokens = protocols(headers).filter_map(encoded_token);
     let token = tokens.next().filter(|_| tokens.next().is_none())?;
     BASE64_URL_SAFE_NO_PAD.decode(token).ok()
 }
 
 pub(crate) fn remove(headers: &mut HeaderMap) {
-    let others: Vec<_> = protocols(headers)
-        .filter(|protocol| encoded(protocol).is_none())
+    let other_protocols: Vec<_> = protocols(headers)
+        .filter(|protocol| encoded_token(protocol).is_none())
         .collect();
-    let others = HeaderValue::from_str(&others.join(", ")).ok();
+    let header_value = HeaderValue::from_str(&other_protocols.join(", ")).ok();
     headers.remove(SEC_WEBSOCKET_PROTOCOL);
-    if let Some(others) = others.filter(|others| !others.is_empty()) {
-        headers.insert(SEC_WEBSOCKET_PROTOCOL, others);
+    if let Some(value) = header_value.filter(|header_value| !header_value.is_empty()) {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, value);
     }
 }
 
 /// Returns the first WebSocket protocol in the request that is not a token. The gateway chooses this protocol, because
 /// browsers require that the server chooses one of the protocols in the request.
 pub(crate) fn first_other(headers: &HeaderMap) -> Option<HeaderValue> {
-    let other = protocols(headers).find(|protocol| encoded(protocol).is_none())?;
+    let other = protocols(headers).find(|protocol| encoded_token(protocol).is_none())?;
     HeaderValue::from_str(other).ok()
 }

@@ -9,7 +9,7 @@ use crate::{Mutation, Mutator, Step, location::LocationSteps, mutator::Assignabl
 pub(crate) struct Growth {
     /// The largest size of the object during the mutation, in bytes.
     limit: usize,
-    left: usize,
+    bytes_left: usize,
     deadline: Deadline,
     /// The number of further values that the mutation may visit. Then it checks whether its deadline has passed.
     until_check: usize,
@@ -22,7 +22,7 @@ impl Growth {
         let limit = Patch::result_limit(size);
         Self {
             limit,
-            left: limit - size,
+            bytes_left: limit - size,
             deadline,
             until_check: Self::INTERVAL,
         }
@@ -48,8 +48,8 @@ impl Growth {
     /// Updates the size of the object, of which a mutator replaces `before` bytes by `after` bytes. Fails if the object
     /// becomes too large.
     fn replace(&mut self, after: usize, before: usize) -> Result<(), Failure> {
-        let left = (self.left + before).checked_sub(after);
-        self.left = left.ok_or(PatchError::ResultTooLarge(self.limit))?;
+        let remaining = (self.bytes_left + before).checked_sub(after);
+        self.bytes_left = remaining.ok_or(PatchError::ResultTooLarge(self.limit))?;
         Ok(())
     }
 }
@@ -61,11 +61,11 @@ fn length(value: &Value) -> usize {
         Value::Number(_) => 1,
         Value::String(text) => text.len() + 2,
         Value::Array(items) => items.iter().map(|item| length(item) + 1).sum::<usize>() + 1,
-        Value::Object(members) => members.iter().map(member).sum::<usize>() + 1,
+        Value::Object(members) => members.iter().map(member_length).sum::<usize>() + 1,
     }
 }
 
-fn member((name, value): (&String, &Value)) -> usize {
+fn member_length((name, value): (&String, &Value)) -> usize {
     name.len() + length(value) + 4
 }
 
@@ -85,7 +85,7 @@ impl Mutator {
             metadata,
             growth,
         };
-        walk.at(object, 0)
+        walk.apply_from(object, 0)
     }
 }
 
@@ -98,32 +98,41 @@ struct MutationWalk<'a> {
 
 impl MutationWalk<'_> {
     /// Applies the rest of the location, from the step `index` on, to a value. Returns whether the value was changed.
-    fn at(&mut self, value: &mut Value, index: usize) -> Result<bool, Failure> {
+    fn apply_from(&mut self, value: &mut Value, index: usize) -> Result<bool, Failure> {
         self.growth.visit()?;
         match (self.steps.get(index), value) {
-            (Some(Step::Field(name)), Value::Object(object)) => self.field(object, name, index),
-            (Some(Step::Items { value: None, .. }), Value::Array(list)) => self.each(list, index),
-            (Some(Step::Items { key, value: Some(of) }), Value::Array(list)) => {
-                self.item(list, key, of, index)
-            }
-            (Some(Step::Field(_)), other) => Err(self.other_type(other, "an object", index)),
-            (Some(Step::Items { .. }), other) => Err(self.other_type(other, "a list", index)),
+            (Some(Step::Field(name)), Value::Object(object)) => self.apply_to_field(object, name, index),
+            (Some(Step::Items { value: None, .. }), Value::Array(list)) => self.apply_to_items(list, index),
+            (
+                Some(Step::Items {
+                    key,
+                    value: Some(key_value),
+                }),
+                Value::Array(list),
+            ) => self.apply_to_item(list, key, key_value, index),
+            (Some(Step::Field(_)), other) => Err(self.type_failure(other, "an object", index)),
+            (Some(Step::Items { .. }), other) => Err(self.type_failure(other, "a list", index)),
             (None, _) => Ok(false),
         }
     }
 
-    fn field(&mut self, object: &mut Map<String, Value>, name: &str, index: usize) -> Result<bool, Failure> {
-        if !self.may_be(object.contains_key(name), index) {
+    fn apply_to_field(
+        &mut self,
+        object: &mut Map<String, Value>,
+        name: &str,
+        index: usize,
+    ) -> Result<bool, Failure> {
+        if !self.tests_permit(object.contains_key(name), index) {
             return Ok(false);
         }
         if self.is_last(index) {
-            return self.set(object, name);
+            return self.set_field(object, name);
         }
         if let Some(next) = object.get_mut(name) {
-            return self.at(next, index + 1);
+            return self.apply_from(next, index + 1);
         }
-        let mut next = self.missing(index + 1);
-        let is_changed = self.at(&mut next, index + 1)?;
+        let mut next = self.empty_value(index + 1);
+        let is_changed = self.apply_from(&mut next, index + 1)?;
         if is_changed {
             self.growth.replace(name.len() + 4, 0)?;
             object.insert(name.to_owned(), next);
@@ -131,61 +140,66 @@ impl MutationWalk<'_> {
         Ok(is_changed)
     }
 
-    fn each(&mut self, list: &mut [Value], index: usize) -> Result<bool, Failure> {
+    fn apply_to_items(&mut self, list: &mut [Value], index: usize) -> Result<bool, Failure> {
         let mut is_changed = false;
-        if self.may_be(true, index) {
+        if self.tests_permit(true, index) {
             for item in list {
-                is_changed |= self.at(item, index + 1)?;
+                is_changed |= self.apply_from(item, index + 1)?;
             }
         }
         Ok(is_changed)
     }
 
-    /// Looks in a list for the items whose field `key` has the value `of`, and applies the rest of the location to each
-    /// of them. If the list has no such item, a new one is appended, unless a path test
-    /// forbids that.
-    fn item(&mut self, list: &mut Vec<Value>, key: &str, of: &Value, index: usize) -> Result<bool, Failure> {
+    /// Looks in a list for the items whose field `key` has the value `key_value`, and applies the rest of the location
+    /// to each of them. If the list has no such item, a new one is appended, unless a path test forbids that.
+    fn apply_to_item(
+        &mut self,
+        list: &mut Vec<Value>,
+        key: &str,
+        key_value: &Value,
+        index: usize,
+    ) -> Result<bool, Failure> {
         let mutator = self.mutator;
-        let whole = match &mutator.mutation {
+        let assigned_item = match &mutator.mutation {
             Mutation::Assign(value) if self.is_last(index) => Some(value),
             _ => None,
         };
         let (mut is_there, mut is_changed) = (false, false);
-        for item in list.iter_mut().filter(|item| item.get(key) == Some(of)) {
+        for item in list.iter_mut().filter(|item| item.get(key) == Some(key_value)) {
             is_there = true;
-            if !self.may_be(true, index) {
+            if !self.tests_permit(true, index) {
                 return Ok(false);
             }
-            if let Some(value) = whole {
+            if let Some(value) = assigned_item {
                 // Several items may have the same key. Like Gatekeeper, this program replaces only the first such item.
                 return self.replace(item, value.clone());
             }
-            is_changed |= self.at(item, index + 1)?;
+            is_changed |= self.apply_from(item, index + 1)?;
         }
-        if is_there || !self.may_be(false, index) {
+        if is_there || !self.tests_permit(false, index) {
             return Ok(is_changed);
         }
-        let mut new = Value::Object(Map::from_iter([(key.to_owned(), of.clone())]));
-        let own = length(&new);
-        let (is_added, own) = match whole {
+        let mut new = Value::Object(Map::from_iter([(key.to_owned(), key_value.clone())]));
+        let new_length = length(&new);
+        let (is_added, added_length) = match assigned_item {
             Some(value) => {
                 new.clone_from(value);
                 (true, length(value))
             }
-            None => (self.at(&mut new, index + 1)?, own),
+            None => (self.apply_from(&mut new, index + 1)?, new_length),
         };
         if is_added {
-            self.growth.replace(own + 1, 0)?;
+            self.growth.replace(added_length + 1, 0)?;
             list.push(new);
         }
         Ok(is_added)
     }
 
-    /// Checks the path tests for the step `index` of the location. `there` says whether the object has a value at this
-    /// step. Returns whether all of these tests permit the mutation.
-    fn may_be(&self, there: bool, index: usize) -> bool {
+    /// Checks the path tests for the step `index` of the location. `has_value` says whether the object has a value at
+    /// this step. Returns whether all of these tests permit the mutation.
+    fn tests_permit(&self, has_value: bool, index: usize) -> bool {
         let mut tests = self.mutator.tests.iter();
-        tests.all(|(step, must_exist)| *step != index || *must_exist == there)
+        tests.all(|(step, must_exist)| *step != index || *must_exist == has_value)
     }
 
     fn is_last(&self, index: usize) -> bool {
@@ -194,15 +208,16 @@ impl MutationWalk<'_> {
 
     /// Returns an empty value to which the step `index` of the location can be applied: a list if the step leads to
     /// items of a list, or else an object.
-    fn missing(&self, index: usize) -> Value {
+    fn empty_value(&self, index: usize) -> Value {
         match self.steps.get(index) {
             Some(Step::Items { .. }) => Value::Array(Vec::new()),
             _ => Value::Object(Map::new()),
         }
     }
 
-    fn set(&mut self, object: &mut Map<String, Value>, name: &str) -> Result<bool, Failure> {
-        let expected = |expected, found: &Value| Err(self.other_type(found, expected, self.steps.len()));
+    fn set_field(&mut self, object: &mut Map<String, Value>, name: &str) -> Result<bool, Failure> {
+        let reject =
+            |expected, existing: &Value| Err(self.type_failure(existing, expected, self.steps.len()));
         let new: Value = match (&self.mutator.mutation, object.get(name)) {
             (Mutation::Assign(value), _) => value.clone(),
             (Mutation::AssignNamespace, _) => self.metadata.namespace.as_str().into(),
@@ -218,10 +233,10 @@ impl MutationWalk<'_> {
                 .filter(|item| !values.contains(item))
                 .cloned()
                 .collect(),
-            (Mutation::Merge(_) | Mutation::Prune(_), Some(other)) => return expected("a list", other),
+            (Mutation::Merge(_) | Mutation::Prune(_), Some(other)) => return reject("a list", other),
             (Mutation::Image(parts), None) => parts.replace_in("").into(),
             (Mutation::Image(parts), Some(Value::String(image))) => parts.replace_in(image).into(),
-            (Mutation::Image(_), Some(other)) => return expected("a string", other),
+            (Mutation::Image(_), Some(other)) => return reject("a string", other),
         };
         match object.get_mut(name) {
             Some(value) => self.replace(value, new),
@@ -234,20 +249,20 @@ impl MutationWalk<'_> {
     }
 
     fn replace(&mut self, value: &mut Value, new: Value) -> Result<bool, Failure> {
-        let is_other = *value != new;
-        if is_other {
+        let is_changed = *value != new;
+        if is_changed {
             self.growth.replace(length(&new), length(value))?;
             *value = new;
         }
-        Ok(is_other)
+        Ok(is_changed)
     }
 
-    fn other_type(&self, found: &Value, expected: &'static str, index: usize) -> Failure {
-        let at = match index {
+    fn type_failure(&self, value: &Value, expected: &'static str, index: usize) -> Failure {
+        let location = match index {
             0 => "the object".to_owned(),
             _ => LocationSteps(self.steps.get(..index).unwrap_or_default()).to_string(),
         };
-        let found = match found {
+        let value_type = match value {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
             Value::Number(_) => "a number",
@@ -255,7 +270,7 @@ impl MutationWalk<'_> {
             Value::Array(_) => "a list",
             Value::Object(_) => "an object",
         };
-        let message = format!("{at} is {found}, where its location expects {expected}");
+        let message = format!("{location} is {value_type}, where its location expects {expected}");
         Failure::new(FailureKind::PatchFailed, message)
     }
 }

@@ -95,18 +95,18 @@ impl Generation {
         })?;
         // The generated object is not in the client's request: a controller will create the object later. So the stage
         // sees a request to create the object, which has no user, as in Gatekeeper.
-        let mut seen = request.clone();
-        seen.operation = Operation::Create;
-        seen.resource = self.kind.guess_resource();
-        seen.kind = self.kind.clone();
-        seen.subresource = None;
-        seen.requested = None;
-        seen.name = name;
-        seen.user = UserInfo::default();
-        seen.object = Some(object);
-        seen.old_object = None;
-        seen.options = None;
-        Ok(seen)
+        let mut generated_request = request.clone();
+        generated_request.operation = Operation::Create;
+        generated_request.resource = self.kind.guess_resource();
+        generated_request.kind = self.kind.clone();
+        generated_request.subresource = None;
+        generated_request.requested = None;
+        generated_request.name = name;
+        generated_request.user = UserInfo::default();
+        generated_request.object = Some(object);
+        generated_request.old_object = None;
+        generated_request.options = None;
+        Ok(generated_request)
     }
 }
 
@@ -120,10 +120,10 @@ struct GeneratedTemplate {
 impl GeneratedTemplate {
     fn object(self, generator: Option<&Value>) -> Option<Object> {
         let Generation { source, kind } = self.generation;
-        let found = source
+        let source_value = source
             .iter()
             .try_fold(generator?, |value, field| value.get(field))?;
-        let mut object = found.as_object()?.clone();
+        let mut object = source_value.as_object()?.clone();
         object.insert("apiVersion".to_owned(), kind.api_version().into());
         object.insert("kind".to_owned(), kind.kind.into());
         let metadata = object.entry("metadata").or_insert(Value::Null);

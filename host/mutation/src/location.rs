@@ -89,11 +89,11 @@ impl FieldLocation {
         false
     }
 
-    fn location_type(&self, index: usize, at_end: LocationType) -> LocationType {
+    fn location_type(&self, index: usize, end_type: LocationType) -> LocationType {
         match self.0.get(index + 1) {
             Some(Step::Field(_)) => LocationType::Object,
             Some(Step::Items { .. }) => LocationType::List,
-            None => at_end,
+            None => end_type,
         }
     }
 }
@@ -248,10 +248,10 @@ impl LocationTokens<'_> {
         Ok(Step::Items { key, value })
     }
 
-    fn unexpected(&self, found: &LocationToken, expected: &'static str) -> LocationError {
+    fn unexpected(&self, token: &LocationToken, expected: &'static str) -> LocationError {
         LocationError {
             text: self.text.to_owned(),
-            found: match found {
+            found: match token {
                 LocationToken::Word(word) => format!("there is `{word}`"),
                 LocationToken::Number(digits) => format!("there is the number {digits}"),
                 LocationToken::Sign(sign) => format!("there is `{sign}`"),

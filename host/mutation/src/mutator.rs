@@ -188,8 +188,8 @@ pub(crate) async fn mutate(
     };
     let mut selected = Vec::new();
     for (index, mutator) in mutators.iter().enumerate() {
-        let skipped = mutator.requests.skip_reason(request, sources, deadline);
-        if skipped.await?.is_none() {
+        let skip_reason = mutator.requests.skip_reason(request, sources, deadline);
+        if skip_reason.await?.is_none() {
             selected.push(index);
         }
     }
@@ -223,13 +223,13 @@ pub(crate) struct AssignableMetadata {
 impl AssignableMetadata {
     /// Reads the object's name and namespace, or takes those of the request if the object lacks them.
     fn read(object: &Object, namespace: Option<&str>, name: &str) -> Self {
-        let of = |pointer: &str, otherwise: &str| {
+        let text_at = |pointer: &str, otherwise: &str| {
             let text = object.value().pointer(pointer).and_then(Value::as_str);
             text.unwrap_or(otherwise).to_owned()
         };
         Self {
-            namespace: of("/metadata/namespace", namespace.unwrap_or_default()),
-            name: of("/metadata/name", name),
+            namespace: text_at("/metadata/namespace", namespace.unwrap_or_default()),
+            name: text_at("/metadata/name", name),
         }
     }
 }
@@ -284,13 +284,13 @@ impl Run<'_> {
             if !mutator.selects(current) {
                 continue;
             }
-            let applied = mutator.apply(current, self.metadata, growth);
-            let changes = applied.map_err(|failure| {
+            let outcome = mutator.apply(current, self.metadata, growth);
+            let has_effect = outcome.map_err(|failure| {
                 let message = format!("{} cannot be applied: {}", mutator.name, failure.message);
                 Failure::new(failure.kind, message)
             })?;
-            is_changed |= changes;
-            if changes && !changed.contains(&mutator.name) {
+            is_changed |= has_effect;
+            if has_effect && !changed.contains(&mutator.name) {
                 changed.push(mutator.name.clone());
             }
         }

@@ -21,7 +21,7 @@ struct DenyWithObject;
 impl Hook for DenyWithObject {
     async fn admit(&self, request: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         assert!(request.old_object.is_none() && request.user == UserInfo::default());
-        let seen = json!({
+        let summary = json!({
             "operation": request.operation.as_str(),
             "kind": request.kind.to_string(),
             "resource": request.resource.resource,
@@ -29,7 +29,7 @@ impl Hook for DenyWithObject {
             "namespace": request.namespace,
             "object": request.object.as_ref().map(Object::value),
         });
-        Ok(Response::deny(Denial::forbidden(seen.to_string())))
+        Ok(Response::deny(Denial::forbidden(summary.to_string())))
     }
 }
 
@@ -46,17 +46,17 @@ fn stage() -> Stage {
         let location = FieldLocation::parse(location).unwrap();
         Mutator::new(location.to_string(), location, Mutation::Assign(value))
     };
-    let mut of_jobs = mutator("metadata.labels.job", json!("yes"));
-    of_jobs.requests.rules = vec![of_kind("Job")];
+    let mut job_mutator = mutator("metadata.labels.job", json!("yes"));
+    job_mutator.requests.rules = vec![rule_of_kind("Job")];
     let mut stage = Stage::new("generated", DenyWithObject);
-    stage.spec.rules = vec![of_kind("Pod")];
+    stage.spec.rules = vec![rule_of_kind("Pod")];
     stage.spec.expansion = Some(Arc::new(Expansion {
-        generators: vec![of_kind("CronJob")],
+        generators: vec![rule_of_kind("CronJob")],
         steps: vec![
             generation("spec.jobTemplate", "batch/v1", "Job"),
             generation("spec.template", "v1", "Pod"),
         ],
-        mutators: vec![of_jobs, mutator("spec.hostNetwork", json!(false))].into(),
+        mutators: vec![job_mutator, mutator("spec.hostNetwork", json!(false))].into(),
     }));
     stage
 }
@@ -65,7 +65,7 @@ fn labelled(key: &str, value: &str) -> LabelSelector {
     LabelSelector::new(vec![LabelRequirement::equals(key, value).unwrap()])
 }
 
-fn of_kind(kind: &str) -> Rule {
+fn rule_of_kind(kind: &str) -> Rule {
     Rule {
         kinds: Matcher::Only(vec![kind.to_owned()]),
         match_policy: MatchPolicy::Exact,
@@ -139,8 +139,8 @@ async fn a_stage_for_cronjobs_sees_the_generated_pod() {
                 "spec": {"restartPolicy": "Never", "hostNetwork": false},
             },
         });
-        let seen: Value = serde_json::from_str(&denial.message).unwrap();
-        assert_eq!(seen, expected);
+        let summary: Value = serde_json::from_str(&denial.message).unwrap();
+        assert_eq!(summary, expected);
     }
 }
 
@@ -148,13 +148,13 @@ async fn a_stage_for_cronjobs_sees_the_generated_pod() {
 async fn selectors_and_rules_match_generated_objects() {
     let mut other_label = stage();
     other_label.spec.object_selector = labelled("job", "yes");
-    let mut of_jobs = stage();
-    of_jobs.spec.rules = vec![of_kind("Job")];
+    let mut job_stage = stage();
+    job_stage.spec.rules = vec![rule_of_kind("Job")];
     let mut pod = cron_job();
     pod["kind"] = json!("Pod");
     for (stage, object, expected) in [
         (other_label, cron_job(), SkipReason::ObjectSelector),
-        (of_jobs, cron_job(), SkipReason::Rules),
+        (job_stage, cron_job(), SkipReason::Rules),
         (stage(), pod, SkipReason::Rules),
     ] {
         match result(stage, object).await {
@@ -204,9 +204,9 @@ async fn stages_share_the_objects_generated_for_a_request() {
     chain.phase = Phase::Validating;
     let request = Request::described(Object::from_value(cron_job()), None, None, None, None).unwrap();
     run(&chain, request).await;
-    let seen = calls.lock().unwrap();
-    let [one, two, three, four] = seen.as_slice() else {
-        panic!("{seen:?}");
+    let addresses = calls.lock().unwrap();
+    let [one, two, three, four] = addresses.as_slice() else {
+        panic!("{addresses:?}");
     };
     assert_eq!((one, three), (two, four));
 }

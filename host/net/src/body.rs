@@ -71,7 +71,7 @@ pub(crate) struct Replay(Arc<ReplayState>);
 #[derive(Debug, Default)]
 struct ReplayState {
     untouched: Mutex<Option<Body>>,
-    ended: Notify,
+    body_end: Notify,
 }
 
 impl ReplayBody {
@@ -86,7 +86,7 @@ impl ReplayBody {
     }
 
     fn notify_ended(&self) {
-        self.replay.0.ended.notify_one();
+        self.replay.0.body_end.notify_one();
     }
 }
 
@@ -102,7 +102,7 @@ impl Replay {
     }
 
     pub(crate) async fn body_ended(&self) {
-        self.0.ended.notified().await;
+        self.0.body_end.notified().await;
     }
 }
 

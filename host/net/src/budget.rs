@@ -36,13 +36,13 @@ pub struct BodyMemory {
 
 impl BodyBudget {
     /// Returns the default budget in bytes. It is 256 MiB, or more if a single client needs more to send a body of
-    /// `largest_body` bytes (see [`least`](Self::least)).
+    /// `largest_body` bytes (see [`smallest_for`](Self::least)).
     pub fn default_for(largest_body: usize) -> usize {
-        (256 << 20).max(Self::least(largest_body))
+        (256 << 20).max(Self::smallest_for(largest_body))
     }
 
     /// Returns the smallest budget with which a single client can send a body of this many bytes.
-    pub fn least(largest_body: usize) -> usize {
+    pub fn smallest_for(largest_body: usize) -> usize {
         largest_body.saturating_mul(2)
     }
 
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_single_client_can_send_the_largest_body() {
         for size in [1, 10, 1 << 10, 7 << 20, 1 << 30] {
-            let budget = BodyBudget::new(BodyBudget::least(size));
+            let budget = BodyBudget::new(BodyBudget::smallest_for(size));
             let mut memory = BodyMemory::begin(&request(&budget, [192, 0, 2, 1])).unwrap();
             assert!(memory.take(size).is_ok(), "{size}");
         }

@@ -4,7 +4,7 @@ use std::{error::Error, io, iter};
 
 /// Iterates over an error and its causes. Unlike [`Error::source`], this also finds the error inside an [`io::Error`].
 pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    iter::successors(Some(error), |&error| match wrapped(error) {
+    iter::successors(Some(error), |&error| match wrapped_error(error) {
         Some(inner) => Some(inner),
         None => error.source(),
     })
@@ -14,13 +14,13 @@ pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a 
 /// inside, returns the innermost one, because it is the most specific.
 pub fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let wraps_another =
-        |error: &(dyn Error + 'static)| wrapped(error).is_some_and(|inner| inner.is::<io::Error>());
+        |error: &(dyn Error + 'static)| wrapped_error(error).is_some_and(|inner| inner.is::<io::Error>());
     causes(error)
         .filter(|cause| !wraps_another(*cause))
         .find_map(|cause| cause.downcast_ref())
 }
 
-fn wrapped<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+fn wrapped_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     Some(error.downcast_ref::<io::Error>()?.get_ref()?)
 }
 

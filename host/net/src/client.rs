@@ -115,9 +115,9 @@ pub struct RequestBody {
 }
 
 impl RequestBody {
-    pub fn counted(bytes: Bytes, sent: Arc<AtomicU64>) -> Self {
+    pub fn counted(bytes: Bytes, sent_bytes: Arc<AtomicU64>) -> Self {
         Self {
-            counted: Some((bytes.len(), sent)),
+            counted: Some((bytes.len(), sent_bytes)),
             rest: bytes,
         }
     }
@@ -144,8 +144,8 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some((total, sent)) = &self.counted {
-            sent.store((total - self.rest.len()) as u64, Ordering::Relaxed);
+        if let Some((total, sent_bytes)) = &self.counted {
+            sent_bytes.store((total - self.rest.len()) as u64, Ordering::Relaxed);
         }
         if self.rest.is_empty() {
             return Poll::Ready(None);

@@ -26,7 +26,7 @@ const FRAMES_PER_UNIT: usize = 32;
 pub type LimitedStream<S> = TokioIo<TurnTakingStream<TokioIo<S>, InformationalLimit>>;
 
 /// Returns a connection that limits the informational responses in `stream`. With TLS, pass the decrypted stream.
-pub fn limited<S>(stream: S) -> LimitedStream<S> {
+pub fn limit_informational<S>(stream: S) -> LimitedStream<S> {
     TokioIo::new(TurnTakingStream::new(
         TokioIo::new(stream),
         InformationalLimit(ConnectionState::Idle),
@@ -67,9 +67,9 @@ impl Credit {
     }
 
     fn charge(&mut self, heads: usize, bytes: usize) -> Result<(), TooManyInformational> {
-        let left = |has: usize, spent| has.checked_sub(spent).ok_or(TooManyInformational);
-        self.heads = left(self.heads, heads)?;
-        self.bytes = left(self.bytes, bytes)?;
+        let deduct = |balance: usize, spent| balance.checked_sub(spent).ok_or(TooManyInformational);
+        self.heads = deduct(self.heads, heads)?;
+        self.bytes = deduct(self.bytes, bytes)?;
         Ok(())
     }
 }
@@ -90,8 +90,8 @@ enum ConnectionState {
     /// The connection uses HTTP/2. All streams of the connection share one credit for informational responses.
     Frames {
         credit: Credit,
-        sent: Frames,
-        received: Frames,
+        outgoing: Frames,
+        incoming: Frames,
     },
     Switched,
 }
@@ -154,8 +154,8 @@ impl ConnectionState {
             Self::Idle if bytes.starts_with(b"PRI * ") => {
                 *self = Self::Frames {
                     credit: Credit::PER_REQUEST,
-                    sent: Frames::after_preface(),
-                    received: Frames::default(),
+                    outgoing: Frames::after_preface(),
+                    incoming: Frames::default(),
                 };
                 self.count_sent(bytes);
             }
@@ -168,7 +168,7 @@ impl ConnectionState {
                     position: HeadPosition::START,
                 }
             }
-            Self::Frames { credit, sent, .. } => sent.read(bytes, |kind, _| {
+            Self::Frames { credit, outgoing, .. } => outgoing.read(bytes, |kind, _| {
                 if kind == HEADERS {
                     credit.grant();
                 }
@@ -187,9 +187,9 @@ impl ConnectionState {
                 }
                 Ok(0)
             }
-            Self::Frames { credit, received, .. } => {
+            Self::Frames { credit, incoming, .. } => {
                 let (mut frames, mut spent) = (0, Ok(()));
-                received.read(bytes, |kind, length| {
+                incoming.read(bytes, |kind, length| {
                     frames += 1;
                     if spent.is_ok() && matches!(kind, HEADERS | CONTINUATION) {
                         spent = credit.charge(1, length);
@@ -240,17 +240,17 @@ fn count_heads(
 }
 
 impl<S> StreamObserver<S> for InformationalLimit {
-    fn received(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn observe_received(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0
             .count_received(bytes)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    fn sent(&mut self, slices: &[io::IoSlice<'_>], mut written: usize) {
+    fn observe_sent(&mut self, slices: &[io::IoSlice<'_>], mut written: usize) {
         for slice in slices {
-            let sent = slice.get(..written).unwrap_or(slice);
-            self.0.count_sent(sent);
-            written -= sent.len();
+            let sent_part = slice.get(..written).unwrap_or(slice);
+            self.0.count_sent(sent_part);
+            written -= sent_part.len();
         }
     }
 }

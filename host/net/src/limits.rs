@@ -23,7 +23,7 @@ pub struct FairLimit<K: Eq + Hash = ClientNetwork>(Arc<Inner<K>>);
 #[derive(Debug)]
 struct Inner<K: Eq + Hash> {
     limit: usize,
-    taken: Mutex<PermitCounts<K>>,
+    counts: Mutex<PermitCounts<K>>,
 }
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
     pub fn new(limit: usize) -> Self {
         Self(Arc::new(Inner {
             limit,
-            taken: Mutex::new(PermitCounts {
+            counts: Mutex::new(PermitCounts {
                 total: 0,
                 by_client: HashMap::new(),
             }),
@@ -64,15 +64,15 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
     /// Returns a permit for this client, or `None` if no permit is free or the client has its share.
     pub fn try_acquire(&self, client: impl Into<K>) -> Option<Permit<K>> {
         let client = client.into();
-        let mut taken = self.0.taken.lock();
-        let free = self.0.limit.saturating_sub(taken.total);
-        let held = taken.by_client.get(&client).copied().unwrap_or_default();
-        if free == 0 || held >= free.saturating_mul(SHARE) {
+        let mut counts = self.0.counts.lock();
+        let free = self.0.limit.saturating_sub(counts.total);
+        let client_count = counts.by_client.get(&client).copied().unwrap_or_default();
+        if free == 0 || client_count >= free.saturating_mul(SHARE) {
             return None;
         }
-        taken.total += 1;
-        taken.by_client.insert(client.clone(), held + 1);
-        drop(taken);
+        counts.total += 1;
+        counts.by_client.insert(client.clone(), client_count + 1);
+        drop(counts);
         Some(Permit {
             limit: self.clone(),
             client,
@@ -84,18 +84,18 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
 impl<K: Eq + Hash> Permit<K> {
     /// Adds `more` permits to this one. Returns `false` if too few are free, or the client would exceed its share.
     pub fn try_grow(&mut self, more: usize) -> bool {
-        let mut locked = self.limit.0.taken.lock();
-        let taken = &mut *locked;
-        let free = self.limit.0.limit.saturating_sub(taken.total);
-        let Some(held) = taken.by_client.get_mut(&self.client) else {
+        let mut locked = self.limit.0.counts.lock();
+        let counts = &mut *locked;
+        let free = self.limit.0.limit.saturating_sub(counts.total);
+        let Some(client_count) = counts.by_client.get_mut(&self.client) else {
             return false;
         };
-        let grown = held.saturating_add(more);
-        if more > free || grown > (free - more).saturating_add(1).saturating_mul(SHARE) {
+        let new_count = client_count.saturating_add(more);
+        if more > free || new_count > (free - more).saturating_add(1).saturating_mul(SHARE) {
             return false;
         }
-        *held = grown;
-        taken.total += more;
+        *client_count = new_count;
+        counts.total += more;
         self.count += more;
         true
     }
@@ -103,12 +103,12 @@ impl<K: Eq + Hash> Permit<K> {
 
 impl<K: Eq + Hash> Drop for Permit<K> {
     fn drop(&mut self) {
-        let mut taken = self.limit.0.taken.lock();
-        taken.total = taken.total.saturating_sub(self.count);
-        match taken.by_client.get_mut(&self.client) {
-            Some(held) if *held > self.count => *held -= self.count,
+        let mut counts = self.limit.0.counts.lock();
+        counts.total = counts.total.saturating_sub(self.count);
+        match counts.by_client.get_mut(&self.client) {
+            Some(client_count) if *client_count > self.count => *client_count -= self.count,
             _ => {
-                taken.by_client.remove(&self.client);
+                counts.by_client.remove(&self.client);
             }
         }
     }
@@ -171,20 +171,20 @@ mod tests {
         let take_all = |client: &str| -> Vec<Permit> {
             std::iter::from_fn(|| limit.try_acquire(address(client))).collect()
         };
-        let mut held = Vec::new();
+        let mut held_permits = Vec::new();
         for (client, share) in [("192.0.2.1", 768), ("192.0.2.2", 192), ("192.0.2.3", 48)] {
-            let taken = take_all(client);
-            assert_eq!(taken.len(), share, "{client}");
-            held.extend(taken);
+            let client_permits = take_all(client);
+            assert_eq!(client_permits.len(), share, "{client}");
+            held_permits.extend(client_permits);
         }
         assert!(limit.try_acquire(address("192.0.2.1")).is_none());
         assert!(
             limit.try_acquire(address("192.0.2.4")).is_some(),
             "one who has none gets one"
         );
-        held.clear();
+        held_permits.clear();
         assert_eq!(take_all("192.0.2.3").len(), 768, "permits are given back");
-        assert!(limit.0.taken.lock().by_client.is_empty());
+        assert!(limit.0.counts.lock().by_client.is_empty());
     }
 
     #[test]

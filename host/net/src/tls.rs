@@ -155,11 +155,11 @@ mod tests {
     #[tokio::test]
     async fn a_certificate_that_is_not_in_a_file_can_be_replaced() {
         let directory = tempfile::tempdir().unwrap();
-        let read = |identity: &Identity| IdentityPem {
+        let read_pem = |identity: &Identity| IdentityPem {
             certificate: std::fs::read_to_string(&identity.certificate).unwrap(),
             key: std::fs::read_to_string(&identity.key).unwrap(),
         };
-        let [first, second] = ["a", "b"].map(|name| read(&identity(directory.path(), name)));
+        let [first, second] = ["a", "b"].map(|name| read_pem(&identity(directory.path(), name)));
         let shared = SharedIdentity::new("the Secret ns/tls", first.clone());
         let tls = ServerTls::of_shared(shared.clone()).unwrap();
         let before = tls.current();

@@ -31,10 +31,10 @@ const SLICES: usize = 16;
 pub trait StreamObserver<S> {
     /// Handles bytes that were received. Returns how many extra units of tokio's cooperative budget they cost, for
     /// example because they contain many small frames. The stream itself already spends units for the number of bytes.
-    fn received(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    fn observe_received(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Handles bytes that were sent: the first `written` bytes of `slices`.
-    fn sent(&mut self, slices: &[IoSlice<'_>], written: usize);
+    fn observe_sent(&mut self, slices: &[IoSlice<'_>], written: usize);
 
     /// Takes the inner stream when the [`TurnTakingStream`] is dropped.
     fn released(&mut self, _stream: S) {}
@@ -92,9 +92,9 @@ impl<S: AsyncRead + Unpin, O: StreamObserver<S> + Unpin> AsyncRead for TurnTakin
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream()?.take(LARGEST_READ)).poll_read(cx, buffer))?;
         unit.made_progress();
-        let received = buffer.filled().get(before..).unwrap_or_default();
-        let units = self.observer.received(received);
-        spend(cx, received.len() / BYTES_PER_UNIT);
+        let received_bytes = buffer.filled().get(before..).unwrap_or_default();
+        let units = self.observer.observe_received(received_bytes);
+        spend(cx, received_bytes.len() / BYTES_PER_UNIT);
         spend(cx, units?);
         Poll::Ready(Ok(()))
     }
@@ -107,7 +107,7 @@ impl<S: AsyncWrite + Unpin, O: StreamObserver<S> + Unpin> AsyncWrite for TurnTak
         let written = ready!(self.stream()?.poll_write(cx, part))?;
         unit.made_progress();
         spend(cx, written / BYTES_PER_UNIT);
-        self.observer.sent(&[IoSlice::new(part)], written);
+        self.observer.observe_sent(&[IoSlice::new(part)], written);
         Poll::Ready(Ok(written))
     }
 
@@ -117,12 +117,12 @@ impl<S: AsyncWrite + Unpin, O: StreamObserver<S> + Unpin> AsyncWrite for TurnTak
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let unit = ready!(coop::poll_proceed(cx));
-        let (parts, used) = one_vectored_write(slices);
-        let parts = parts.get(..used).unwrap_or_default();
+        let (parts, part_count) = one_vectored_write(slices);
+        let parts = parts.get(..part_count).unwrap_or_default();
         let written = ready!(self.stream()?.poll_write_vectored(cx, parts))?;
         unit.made_progress();
         spend(cx, written / BYTES_PER_UNIT);
-        self.observer.sent(parts, written);
+        self.observer.observe_sent(parts, written);
         Poll::Ready(Ok(written))
     }
 
@@ -149,7 +149,7 @@ impl<S: Connection, O: StreamObserver<S>> Connection for TurnTakingStream<S, O> 
 
 fn one_vectored_write<'a>(slices: &'a [IoSlice<'_>]) -> ([IoSlice<'a>; SLICES], usize) {
     let mut limited = [IoSlice::new(&[]); SLICES];
-    let (mut used, mut rest) = (0, LARGEST_WRITE);
+    let (mut part_count, mut rest) = (0, LARGEST_WRITE);
     for (to, from) in limited.iter_mut().zip(slices) {
         if rest == 0 {
             break;
@@ -157,9 +157,9 @@ fn one_vectored_write<'a>(slices: &'a [IoSlice<'_>]) -> ([IoSlice<'a>; SLICES], 
         let part = from.get(..rest).unwrap_or(from);
         rest -= part.len();
         *to = IoSlice::new(part);
-        used += 1;
+        part_count += 1;
     }
-    (limited, used)
+    (limited, part_count)
 }
 
 #[cfg(test)]
@@ -169,11 +169,11 @@ mod tests {
     struct Unobserved;
 
     impl<S> StreamObserver<S> for Unobserved {
-        fn received(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+        fn observe_received(&mut self, _bytes: &[u8]) -> io::Result<usize> {
             Ok(0)
         }
 
-        fn sent(&mut self, _slices: &[IoSlice<'_>], _written: usize) {}
+        fn observe_sent(&mut self, _slices: &[IoSlice<'_>], _written: usize) {}
     }
 
     #[tokio::test]

@@ -293,9 +293,9 @@ impl Upstream {
             let connection_ended = guard.as_ref().map(|guard| guard.connection_ended.clone());
             let stop_or_end = async {
                 match connection_ended {
-                    Some(ended) => tokio::select! {
+                    Some(end_token) => tokio::select! {
                         () = stop.cancelled() => {}
-                        () = ended.cancelled() => {}
+                        () = end_token.cancelled() => {}
                     },
                     None => stop.cancelled().await,
                 }
@@ -305,11 +305,11 @@ impl Upstream {
                 let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
                 Ok::<_, hyper::Error>(tokio::io::copy_bidirectional(&mut client, &mut server).await)
             };
-            let ran = tokio::select! {
-                ran = run => Some(ran),
+            let outcome = tokio::select! {
+                outcome = run => Some(outcome),
                 () = stop_or_end => None,
             };
-            match ran {
+            match outcome {
                 None => tracing::debug!(
                     "a tunnel was closed, because of the shutdown or with its client's connection"
                 ),
@@ -350,14 +350,14 @@ impl Upstream {
             let reply = self.shared.pool.request(server, request).instrument(span.clone());
             // The timeout begins when the request's body has been sent. The time for sending the body depends on the
             // client, so it does not count.
-            let late = async {
+            let deadline = async {
                 replay.body_ended().await;
                 tokio::time::sleep(config.response_timeout).await;
             };
             let result = tokio::select! {
                 biased;
                 result = reply => result,
-                () = late => {
+                () = deadline => {
                     tracing::warn!(%server, timeout = ?config.response_timeout, "no reply in time");
                     return Err(UpstreamError::Timeout(config.response_timeout));
                 }

@@ -35,11 +35,11 @@ async fn server(answer: &'static [u8]) -> (Url, tokio::task::JoinHandle<String>)
     let url = format!("http://{}/a?b=c", listener.local_addr().unwrap());
     let serving = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        let mut received = vec![0; 4096];
-        let length = stream.read(&mut received).await.unwrap();
-        received.truncate(length);
+        let mut request_bytes = vec![0; 4096];
+        let length = stream.read(&mut request_bytes).await.unwrap();
+        request_bytes.truncate(length);
         while stream.write_all(answer).await.is_ok() && answer.starts_with(b"HTTP/1.1 1") {}
-        String::from_utf8(received).unwrap()
+        String::from_utf8(request_bytes).unwrap()
     });
     (url.parse().unwrap(), serving)
 }
@@ -65,9 +65,12 @@ async fn a_redirect_is_returned_instead_of_followed() {
     let request = ClientRequest::new(Method::POST, url.clone()).body("text");
     let response = client_with(ProxyChoice::None).send(request).await.unwrap();
     assert_eq!((response.status, &response.url), (StatusCode::FOUND, &url));
-    let received = serving.await.unwrap();
-    assert!(received.starts_with("POST /a?b=c HTTP/1.1\r\n"), "{received}");
-    assert!(received.contains("content-length: 4\r\n"), "{received}");
+    let request_text = serving.await.unwrap();
+    assert!(
+        request_text.starts_with("POST /a?b=c HTTP/1.1\r\n"),
+        "{request_text}"
+    );
+    assert!(request_text.contains("content-length: 4\r\n"), "{request_text}");
 }
 
 #[tokio::test]
@@ -79,15 +82,15 @@ async fn a_request_through_a_proxy_contains_the_url_of_its_target() {
     let client = client_with(ProxyChoice::All(proxy));
     let response = client.send(ClientRequest::new(Method::GET, url)).await.unwrap();
     assert_eq!(response.status, StatusCode::NO_CONTENT);
-    let received = serving.await.unwrap();
+    let request_text = serving.await.unwrap();
     assert!(
-        received.starts_with("GET http://modules.example.com/a.wasm HTTP/1.1\r\n"),
-        "{received}"
+        request_text.starts_with("GET http://modules.example.com/a.wasm HTTP/1.1\r\n"),
+        "{request_text}"
     );
     // `dXNlcjp3b3Jk` is `user:word` in base64, the credentials of the proxy.
     assert!(
-        received.contains("proxy-authorization: Basic dXNlcjp3b3Jk\r\n"),
-        "{received}"
+        request_text.contains("proxy-authorization: Basic dXNlcjp3b3Jk\r\n"),
+        "{request_text}"
     );
 }
 

@@ -88,7 +88,7 @@ fn upstream(servers: Servers, choice: Choice, connect_timeout: Duration) -> Upst
     Upstream::new(servers, choice, config)
 }
 
-fn followed(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, ServersSender) {
+fn followed_upstream(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, ServersSender) {
     let (sender, receiver) = watch::channel(followed_servers(servers));
     (upstream(Servers::Followed(receiver), choice, LONG), sender)
 }
@@ -105,7 +105,7 @@ async fn post(upstream: &Upstream, body: impl Into<Body>) -> (u16, String) {
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-async fn named(name: &'static str) -> SocketAddr {
+async fn serve_named(name: &'static str) -> SocketAddr {
     serve(named_routes(name)).await
 }
 
@@ -113,7 +113,7 @@ fn named_routes(name: &'static str) -> Router {
     Router::new().fallback(async move |body: String| format!("{name} {body}"))
 }
 
-async fn refused(upstream: &Upstream) {
+async fn wait_until_down(upstream: &Upstream) {
     let refused = async {
         while upstream
             .health()
@@ -128,9 +128,13 @@ async fn refused(upstream: &Upstream) {
 
 #[tokio::test]
 async fn requests_are_sent_only_to_the_master() {
-    let (a, b, c) = (named("a").await, named("b").await, named("c").await);
-    let (upstream, sender) = followed(&[("n1", a), ("n2", b)], Choice::Master);
-    let lost = |servers: &[(&str, SocketAddr)]| {
+    let (a, b, c) = (
+        serve_named("a").await,
+        serve_named("b").await,
+        serve_named("c").await,
+    );
+    let (upstream, sender) = followed_upstream(&[("n1", a), ("n2", b)], Choice::Master);
+    let stale_servers = |servers: &[(&str, SocketAddr)]| {
         let mut servers = (*followed_servers(servers)).clone();
         servers.stale_reason = Some("the session is away".to_owned());
         Arc::new(servers)
@@ -145,7 +149,7 @@ async fn requests_are_sent_only_to_the_master() {
         (followed_servers(&[("n5", a)]), (200, "a x")),
         // The discovery of servers has failed, so the list of servers may be out of date. Requests still go to the
         // servers in it.
-        (lost(&[("n5", a)]), (200, "a x")),
+        (stale_servers(&[("n5", a)]), (200, "a x")),
     ] {
         sender.send_replace(now.clone());
         for _ in 0..3 {
@@ -160,8 +164,8 @@ async fn requests_are_sent_only_to_the_master() {
 #[tokio::test]
 async fn a_new_master_gets_new_requests_while_the_old_one_finishes_its_requests() {
     let (old, release, mut arrivals) = held_upstream().await;
-    let new = named("new").await;
-    let (upstream, sender) = followed(&[("n1", old), ("n2", new)], Choice::Master);
+    let new = serve_named("new").await;
+    let (upstream, sender) = followed_upstream(&[("n1", old), ("n2", new)], Choice::Master);
     let in_flight = tokio::spawn({
         let upstream = upstream.clone();
         async move { post(&upstream, "first").await }
@@ -182,11 +186,11 @@ async fn a_request_that_was_sent_is_not_retried() {
         let upstream = upstream(Servers::Followed(receiver), Choice::Master, LONG);
         (upstream, sender)
     };
-    let received = Arc::new(AtomicUsize::new(0));
+    let request_count = Arc::new(AtomicUsize::new(0));
     let new = serve(Router::new().fallback({
-        let received = received.clone();
+        let request_count = request_count.clone();
         async move || {
-            received.fetch_add(1, Ordering::Relaxed);
+            request_count.fetch_add(1, Ordering::Relaxed);
             "new"
         }
     }))
@@ -214,20 +218,20 @@ async fn a_request_that_was_sent_is_not_retried() {
             (502, "the connection to the upstream broke before it replied")
         );
     }
-    assert_eq!(received.load(Ordering::Relaxed), 0);
+    assert_eq!(request_count.load(Ordering::Relaxed), 0);
     assert_eq!(post(&upstream, "").await, (200, "new".to_owned()));
 }
 
 #[tokio::test]
 async fn a_request_that_was_not_sent_is_sent_to_the_next_master() {
     let dead = refusing().await;
-    let new = named("new").await;
-    let (upstream, sender) = followed(&[("n1", dead), ("n2", new)], Choice::Master);
+    let new = serve_named("new").await;
+    let (upstream, sender) = followed_upstream(&[("n1", dead), ("n2", new)], Choice::Master);
     let waiting = tokio::spawn({
         let upstream = upstream.clone();
         async move { post(&upstream, "body").await }
     });
-    refused(&upstream).await;
+    wait_until_down(&upstream).await;
     sender.send_replace(followed_servers(&[("n1", dead), ("n3", new)]));
     sender.send_replace(followed_servers(&[]));
     sender.send_replace(followed_servers(&[("n3", new)]));
@@ -239,12 +243,12 @@ async fn a_master_that_registers_again_counts_as_a_new_server() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let (upstream, sender) = followed(&[("n1", address)], Choice::Master);
+    let (upstream, sender) = followed_upstream(&[("n1", address)], Choice::Master);
     let waiting = tokio::spawn({
         let upstream = upstream.clone();
         async move { post(&upstream, "body").await }
     });
-    refused(&upstream).await;
+    wait_until_down(&upstream).await;
     let listener = TcpListener::bind(address).await.unwrap();
     tokio::spawn(async move { axum::serve(listener, named_routes("again")).await });
     sender.send_replace(followed_servers(&[("n2", address)]));
@@ -273,7 +277,7 @@ async fn a_request_waits_for_a_master_only_until_the_connect_timeout() {
 #[tokio::test]
 async fn requests_wait_until_the_servers_are_known() {
     for choice in [Choice::Master, Choice::LeastLoaded, Choice::Turns] {
-        let a = named("a").await;
+        let a = serve_named("a").await;
         let (sender, receiver) = watch::channel(Arc::<FollowedServers>::default());
         let upstream = upstream(Servers::Followed(receiver), choice, LONG);
         let waiting = tokio::spawn(async move { post(&upstream, "x").await });
@@ -314,7 +318,7 @@ async fn the_least_loaded_server_gets_the_next_request() {
     let (b, release_b) = counting("b", arrived.clone()).await;
     let (c, _) = counting("c", arrived).await;
     let dead = refusing().await;
-    let (upstream, sender) = followed(&[("n0", dead), ("n1", a), ("n2", b)], Choice::LeastLoaded);
+    let (upstream, sender) = followed_upstream(&[("n0", dead), ("n1", a), ("n2", b)], Choice::LeastLoaded);
     let start = || {
         let upstream = upstream.clone();
         tokio::spawn(async move { post(&upstream, "x").await })
@@ -331,12 +335,12 @@ async fn the_least_loaded_server_gets_the_next_request() {
     // Server `n0` refuses connections. So it gets no requests, although it has the fewest in flight.
     assert_eq!(counts, [3, 3]);
     release_a.add_permits(2);
-    let mut done = 0;
-    while done < 2 {
+    let mut reply_count = 0;
+    while reply_count < 2 {
         let (first, _, rest) = futures_util::future::select_all(waiting).await;
         assert_eq!(first.unwrap(), (200, "a".to_owned()));
         waiting = rest;
-        done += 1;
+        reply_count += 1;
     }
     for _ in 0..2 {
         waiting.push(start());
@@ -354,9 +358,9 @@ async fn the_least_loaded_server_gets_the_next_request() {
 
 #[tokio::test]
 async fn a_request_is_retried_when_a_server_refuses_the_connection() {
-    let (a, dead) = (named("a").await, refusing().await);
+    let (a, dead) = (serve_named("a").await, refusing().await);
     for choice in [Choice::LeastLoaded, Choice::Turns] {
-        let (upstream, _sender) = followed(&[("n1", dead), ("n2", a)], choice);
+        let (upstream, _sender) = followed_upstream(&[("n1", dead), ("n2", a)], choice);
         for _ in 0..4 {
             assert_eq!(post(&upstream, "x").await, (200, "a x".to_owned()), "{choice:?}");
         }
@@ -369,8 +373,8 @@ async fn a_request_is_retried_when_a_server_refuses_the_connection() {
 
 #[tokio::test]
 async fn configured_servers_are_tried_in_order() {
-    let (a, b, dead) = (named("a").await, named("b").await, refusing().await);
-    let listed = |addresses: &[SocketAddr]| {
+    let (a, b, dead) = (serve_named("a").await, serve_named("b").await, refusing().await);
+    let upstream_of = |addresses: &[SocketAddr]| {
         let servers = addresses
             .iter()
             .map(|address| format!("http://{address}").parse().unwrap());
@@ -384,7 +388,7 @@ async fn configured_servers_are_tried_in_order() {
             (502, "no server of the upstream accepted a connection"),
         ),
     ] {
-        let upstream = listed(&addresses);
+        let upstream = upstream_of(&addresses);
         for _ in 0..3 {
             let (status, body) = post(&upstream, "x").await;
             assert_eq!((status, body.as_str()), expected, "{addresses:?}");
@@ -402,7 +406,7 @@ async fn a_request_with_endless_informational_responses_fails() {
         let _ = stream.read(&mut request).await.unwrap();
         while stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok() {}
     });
-    let (upstream, _sender) = followed(&[("n1", address)], Choice::Turns);
+    let (upstream, _sender) = followed_upstream(&[("n1", address)], Choice::Turns);
     let (status, reason) = post(&upstream, "x").await;
     assert_eq!(
         (status, reason.contains("informational responses")),

@@ -30,14 +30,14 @@ pub(crate) struct NotPublic {
 impl GrantResolver {
     pub(crate) async fn resolve(self, name: Name) -> io::Result<std::vec::IntoIter<SocketAddr>> {
         let host = name.as_str().to_ascii_lowercase();
-        let found: Vec<SocketAddr> = match self.fixed.get(&host) {
+        let addresses: Vec<SocketAddr> = match self.fixed.get(&host) {
             Some(address) => vec![SocketAddr::new(*address, 0)],
             None => tokio::net::lookup_host((host.as_str(), 0)).await?.collect(),
         };
-        let (allowed, other): (Vec<_>, Vec<_>) = found
+        let (allowed, denied): (Vec<_>, Vec<_>) = addresses
             .into_iter()
             .partition(|address| may_be_dialled(address.ip(), &self.networks));
-        match other.first() {
+        match denied.first() {
             Some(first) if allowed.is_empty() => Err(io::Error::other(NotPublic {
                 host,
                 address: first.ip().to_canonical(),

@@ -136,7 +136,7 @@ impl ResponseCache {
 
     /// Returns whether the request may be answered from the cache: a GET without credentials, conditions or ranges.
     pub(crate) fn may_answer(request: &request::Parts) -> bool {
-        let own = [
+        let bypass_headers = [
             header::AUTHORIZATION,
             header::COOKIE,
             header::RANGE,
@@ -145,7 +145,10 @@ impl ResponseCache {
             header::IF_MODIFIED_SINCE,
             header::IF_UNMODIFIED_SINCE,
         ];
-        request.method == Method::GET && !own.iter().any(|name| request.headers.contains_key(name))
+        request.method == Method::GET
+            && !bypass_headers
+                .iter()
+                .any(|name| request.headers.contains_key(name))
     }
 
     pub(crate) fn look_up(&self, key: &ResponseCacheKey, request: &request::Parts) -> CacheLookup {
@@ -259,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    fn stored(size: u64) -> StoredResponse {
+    fn response_of_size(size: u64) -> StoredResponse {
         let (request, ()) = Request::new(()).into_parts();
         let (response, ()) = Response::new(()).into_parts();
         StoredResponse {
@@ -279,15 +282,15 @@ mod tests {
         };
         let mut entries = CacheEntries::default();
         for path in ["/a", "/b", "/c"] {
-            entries.insert(key(path), stored(30), 100);
+            entries.insert(key(path), response_of_size(30), 100);
         }
         assert!(entries.get(&key("/a")).is_some());
-        entries.insert(key("/d"), stored(40), 100);
-        let kept = ["/a", "/b", "/c", "/d"].map(|path| entries.get(&key(path)).is_some());
-        assert_eq!((kept, entries.size), ([true, false, true, true], 100));
-        entries.insert(key("/a"), stored(10), 100);
+        entries.insert(key("/d"), response_of_size(40), 100);
+        let presence = ["/a", "/b", "/c", "/d"].map(|path| entries.get(&key(path)).is_some());
+        assert_eq!((presence, entries.size), ([true, false, true, true], 100));
+        entries.insert(key("/a"), response_of_size(10), 100);
         assert_eq!(entries.size, 80);
-        entries.insert(key("/e"), stored(101), 100);
+        entries.insert(key("/e"), response_of_size(101), 100);
         assert_eq!(
             (entries.size, entries.by_key.len(), entries.by_use.len()),
             (80, 3, 3)

@@ -9,7 +9,7 @@ use std::{
 
 use admittance_admission::IpNet;
 use admittance_net::{
-    informational::{LimitedStream, limited},
+    informational::{LimitedStream, limit_informational},
     tls::{self, TlsError, Trust},
     upstream::tcp_connector_with,
 };
@@ -102,6 +102,6 @@ impl Pools {
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             // If a reused connection is found closed, the request is sent again only if none of its bytes was sent.
             .retry_canceled_requests(true)
-            .build(BoxCloneSyncService::new(https.map_response(limited)))
+            .build(BoxCloneSyncService::new(https.map_response(limit_informational)))
     }
 }

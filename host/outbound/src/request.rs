@@ -34,7 +34,7 @@ pub(crate) fn parse(
     request: HttpRequest,
     credential: Option<&HeaderName>,
 ) -> Result<(request::Parts, Bytes), HttpError> {
-    let invalid = |why: String| HttpError::Invalid(why);
+    let invalid = |reason: String| HttpError::Invalid(reason);
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = Method::from_bytes(request.method.as_bytes())
         .ok()
@@ -66,13 +66,13 @@ pub(crate) fn parse(
         let parsed = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| invalid(format!("{name:?} is not a valid name of a header")))?;
         let key = header_key(name);
-        if OF_THE_HOST.iter().any(|own| own.as_str() == key) {
+        if OF_THE_HOST.iter().any(|reserved| reserved.as_str() == key) {
             return Err(invalid(format!("the host sets the header `{parsed}`; remove it")));
         }
         if credential.is_some_and(|credential| header_key(credential.as_str()) == key) {
-            let why = "the stage has a credential for it";
+            let reason = "the stage has a credential for it";
             return Err(invalid(format!(
-                "the host sets the header `{parsed}`: {why}; remove it"
+                "the host sets the header `{parsed}`: {reason}; remove it"
             )));
         }
         let value = HeaderValue::from_str(value)
@@ -98,10 +98,10 @@ mod tests {
             request.headers.push((name.to_owned(), value.to_owned()));
             request
         };
-        let mut large = HttpRequest::new("POST", url());
-        large.body = vec![0; BODY_LIMIT + 1];
-        let mut many = HttpRequest::new("GET", url());
-        many.headers = vec![("a".to_owned(), "b".to_owned()); HEADERS_LIMIT + 1];
+        let mut large_body = HttpRequest::new("POST", url());
+        large_body.body = vec![0; BODY_LIMIT + 1];
+        let mut many_headers = HttpRequest::new("GET", url());
+        many_headers.headers = vec![("a".to_owned(), "b".to_owned()); HEADERS_LIMIT + 1];
         for (request, expected) in [
             (HttpRequest::new("GET", url()), None),
             (HttpRequest::new("PURGE", url()), None),
@@ -138,14 +138,17 @@ mod tests {
                 with("a", &"x".repeat(HEADERS_SIZE_LIMIT)),
                 Some("the limit is 64 headers"),
             ),
-            (many, Some("the limit is 64 headers")),
-            (large, Some("the body has 1048577 bytes; the limit is 1048576")),
+            (many_headers, Some("the limit is 64 headers")),
+            (
+                large_body,
+                Some("the body has 1048577 bytes; the limit is 1048576"),
+            ),
         ] {
             let case = format!("{} {:?}", request.method, request.headers.first());
             let parsed = parse(request, Some(&HeaderName::from_static("x-api-key")));
             match (parsed, expected) {
                 (Ok(_), None) => {}
-                (Err(HttpError::Invalid(why)), Some(part)) if why.contains(part) => {}
+                (Err(HttpError::Invalid(reason)), Some(part)) if reason.contains(part) => {}
                 (parsed, _) => panic!("{case}: {parsed:?}"),
             }
         }

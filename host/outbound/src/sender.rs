@@ -82,19 +82,19 @@ impl Outbound {
         let networks = address::networks(grant);
         let key = ResponseCacheKey::new(networks.clone(), grant.credential.clone(), &parts);
         let cache = self.cache.as_ref().filter(|_| ResponseCache::may_answer(&parts));
-        let mut sent = parts.clone();
+        let mut outgoing_parts = parts.clone();
         let mut stored = None;
         match cache.map_or(CacheLookup::Send, |cache| cache.look_up(&key, &parts)) {
             CacheLookup::Answer(answer) => return Ok(answer),
-            CacheLookup::Revalidate(found, headers) => {
-                sent.headers = headers;
-                stored = Some(found);
+            CacheLookup::Revalidate(cached_response, headers) => {
+                outgoing_parts.headers = headers;
+                stored = Some(cached_response);
             }
             CacheLookup::Send => {}
         }
         if let Some(credential) = credential {
             let value = read(credential, grant).await?;
-            sent.headers.insert(credential.name(), value);
+            outgoing_parts.headers.insert(credential.name(), value);
         }
         let pool = self.pools.pool_for(networks);
         let changes = self.cache.as_ref().filter(|_| !parts.method.is_safe());
@@ -104,7 +104,7 @@ impl Outbound {
         if let Some(cache) = changes {
             cache.invalidate(&parts.uri);
         }
-        let (head, body) = self.exchange(&pool, grant, sent, body).await?;
+        let (head, body) = self.exchange(&pool, grant, outgoing_parts, body).await?;
         if let Some(cache) = changes {
             cache.invalidate(&parts.uri);
         }
@@ -155,9 +155,9 @@ impl Outbound {
             return Ok(None);
         };
         let origin = &grant.origin;
-        let found = self.config.credentials.get(name);
-        match found {
-            Some(credential) if credential.origins.contains(origin) => Ok(found),
+        let configured_credential = self.config.credentials.get(name);
+        match configured_credential {
+            Some(credential) if credential.origins.contains(origin) => Ok(configured_credential),
             Some(_) => Err(HttpError::Denied(format!(
                 "the credential `{name}` of `allow.http` is not for `{origin}`; add `{origin}` to \
                  `pluginHttp.credentials.{name}.origins` of the configuration"

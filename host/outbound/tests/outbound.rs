@@ -52,7 +52,7 @@ type ReceivedPaths = Arc<Mutex<Vec<String>>>;
 struct OutboundScene {
     directory: TempDir,
     address: SocketAddr,
-    seen: ReceivedPaths,
+    received_paths: ReceivedPaths,
     config: OutboundConfig,
 }
 
@@ -84,8 +84,8 @@ impl OutboundScene {
         });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let seen = ReceivedPaths::default();
-        tokio::spawn(accept(listener, acceptor, seen.clone()));
+        let received_paths = ReceivedPaths::default();
+        tokio::spawn(accept(listener, acceptor, received_paths.clone()));
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
         let config = OutboundConfig {
             ca: Some(ca),
@@ -95,7 +95,7 @@ impl OutboundScene {
         Self {
             directory,
             address,
-            seen,
+            received_paths,
             config,
         }
     }
@@ -127,8 +127,8 @@ impl OutboundScene {
         )
     }
 
-    fn seen(&self) -> Vec<String> {
-        std::mem::take(&mut self.seen.lock().unwrap())
+    fn take_paths(&self) -> Vec<String> {
+        std::mem::take(&mut self.received_paths.lock().unwrap())
     }
 
     fn credential(&self, text: &str) -> (Credential, PathBuf) {
@@ -144,31 +144,31 @@ impl OutboundScene {
     }
 }
 
-async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: ReceivedPaths) {
+async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, received_paths: ReceivedPaths) {
     while let Ok((stream, _)) = listener.accept().await {
-        let (acceptor, seen) = (acceptor.clone(), seen.clone());
+        let (acceptor, received_paths) = (acceptor.clone(), received_paths.clone());
         tokio::spawn(async move {
             match acceptor {
                 Some(acceptor) => {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        serve(stream, seen).await;
+                        serve(stream, received_paths).await;
                     }
                 }
-                None => serve(stream, seen).await,
+                None => serve(stream, received_paths).await,
             }
         });
     }
 }
 
-async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seen: ReceivedPaths) {
-    let service = service_fn(move |request| answer(request, seen.clone()));
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, received_paths: ReceivedPaths) {
+    let service = service_fn(move |request| answer(request, received_paths.clone()));
     // An error is ignored here: it only means that the client has closed the connection in an unusual way.
     let _ = auto::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
 
-async fn answer(request: Request<Incoming>, seen: ReceivedPaths) -> Result<Answer, Infallible> {
+async fn answer(request: Request<Incoming>, received_paths: ReceivedPaths) -> Result<Answer, Infallible> {
     let header = |name: &str| {
         request
             .headers()
@@ -182,7 +182,7 @@ async fn answer(request: Request<Incoming>, seen: ReceivedPaths) -> Result<Answe
         row.push_str(&format!(" {part}"));
     }
     let body = request.into_body().collect().await.map(|body| body.to_bytes());
-    seen.lock().unwrap().push(row);
+    received_paths.lock().unwrap().push(row);
     let full = |status: u16, body: Bytes| {
         let mut answer = Response::new(Full::new(body).boxed());
         *answer.status_mut() = status.try_into().unwrap();
@@ -217,7 +217,7 @@ async fn send(sender: &Outbound, grant: &HttpGrant, request: HttpRequest) -> Res
         .await
 }
 
-fn denied(answer: Result<HttpResponse, HttpError>) -> String {
+fn denial_reason(answer: Result<HttpResponse, HttpError>) -> String {
     match answer {
         Err(HttpError::Denied(message)) => message,
         other => panic!("{other:?}"),
@@ -233,7 +233,7 @@ async fn a_plugin_request_is_sent_over_tls() {
     let response = send(&scene.sender(), &scene.grant(), request).await.unwrap();
     assert_eq!(response.status, 200);
     assert_eq!(response.body, b"what is allowed?");
-    assert_eq!(scene.seen(), ["POST /v1/rules"]);
+    assert_eq!(scene.take_paths(), ["POST /v1/rules"]);
 }
 
 #[tokio::test]
@@ -254,11 +254,11 @@ async fn an_untrusted_certificate_is_refused() {
         (unknown, "`pluginHttp.ca`"),
     ] {
         assert!(
-            matches!(&error, HttpError::Unreachable(why) if why.contains(part)),
+            matches!(&error, HttpError::Unreachable(reason) if reason.contains(part)),
             "{error:?}"
         );
     }
-    assert!(scene.seen().is_empty());
+    assert!(scene.take_paths().is_empty());
 }
 
 #[tokio::test]
@@ -277,7 +277,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
     // address, so their requests must not use the open connection.
     send(&sender, &scene.grant(), scene.get("/")).await.unwrap();
     for grant in [&narrow, &open] {
-        let message = denied(send(&sender, grant, scene.get("/")).await);
+        let message = denial_reason(send(&sender, grant, scene.get("/")).await);
         assert!(
             message.contains("`policy.example.com` resolves to 127.0.0.1, which is not a public address"),
             "{message}"
@@ -287,7 +287,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
             "{message}"
         );
     }
-    assert_eq!(scene.seen(), ["GET /"]);
+    assert_eq!(scene.take_paths(), ["GET /"]);
 }
 
 #[tokio::test]
@@ -299,7 +299,7 @@ async fn a_response_is_not_cached_for_other_grants() {
         networks: Vec::new(),
         ..scene.grant()
     };
-    denied(send(&sender, &open, scene.get("/minute")).await);
+    denial_reason(send(&sender, &open, scene.get("/minute")).await);
 }
 
 #[tokio::test]
@@ -319,7 +319,7 @@ async fn a_post_discards_the_cached_responses_of_its_uri() {
     get("/minute").await;
     get("/minute?other").await;
     assert_eq!(
-        scene.seen(),
+        scene.take_paths(),
         ["GET /minute", "GET /minute", "POST /minute", "GET /minute"]
     );
 }
@@ -337,7 +337,7 @@ async fn a_loopback_address_is_allowed_if_the_grant_names_it() {
             "{host}"
         );
     }
-    assert_eq!(scene.seen(), ["GET /here", "GET /here"]);
+    assert_eq!(scene.take_paths(), ["GET /here", "GET /here"]);
 }
 
 #[tokio::test]
@@ -352,7 +352,7 @@ async fn redirects_are_not_followed() {
             .headers
             .contains(&("location".to_owned(), "/elsewhere".to_owned()))
     );
-    assert_eq!(scene.seen(), ["GET /redirect"]);
+    assert_eq!(scene.take_paths(), ["GET /redirect"]);
 }
 
 #[tokio::test]
@@ -392,7 +392,7 @@ async fn a_request_with_endless_informational_responses_fails() {
     let request = HttpRequest::new("GET", origin.parse().unwrap());
     let error = send(&scene.sender(), &grant, request).await.unwrap_err();
     assert!(
-        matches!(&error, HttpError::Unreachable(why) if why.contains("informational responses")),
+        matches!(&error, HttpError::Unreachable(reason) if reason.contains("informational responses")),
         "{error:?}"
     );
 }
@@ -410,7 +410,7 @@ async fn a_request_to_an_unreachable_server_fails() {
     let request = HttpRequest::new("GET", origin.parse().unwrap());
     let error = send(&scene.sender(), &grant, request).await.unwrap_err();
     assert!(
-        matches!(&error, HttpError::Unreachable(why) if why.contains(&origin) && why.contains("refused")),
+        matches!(&error, HttpError::Unreachable(reason) if reason.contains(&origin) && reason.contains("refused")),
         "{error:?}"
     );
 }
@@ -428,9 +428,12 @@ async fn a_credential_is_sent_only_to_its_origins() {
     send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
     fs::write(&file, "secret-2").unwrap();
     send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
-    assert_eq!(scene.seen(), ["GET / Bearer secret-1", "GET / Bearer secret-2"]);
+    assert_eq!(
+        scene.take_paths(),
+        ["GET / Bearer secret-1", "GET / Bearer secret-2"]
+    );
 
-    let unknown = denied(send(&sender, &grant("other"), scene.get("/")).await);
+    let unknown = denial_reason(send(&sender, &grant("other"), scene.get("/")).await);
     assert!(
         unknown.contains("add `pluginHttp.credentials.other`"),
         "{unknown}"
@@ -440,17 +443,20 @@ async fn a_credential_is_sent_only_to_its_origins() {
         ..grant("policy")
     };
     let request = HttpRequest::new("GET", scene.origin("https", ALIAS).parse().unwrap());
-    let elsewhere = denied(send(&sender, &elsewhere, request).await);
+    let elsewhere = denial_reason(send(&sender, &elsewhere, request).await);
     assert!(
         elsewhere.contains("`pluginHttp.credentials.policy.origins`"),
         "{elsewhere}"
     );
 
-    let mut own = scene.get("/");
-    own.headers
+    let mut authorized_request = scene.get("/");
+    authorized_request
+        .headers
         .push(("Authorization".to_owned(), "Bearer own".to_owned()));
-    let own = send(&sender, &grant("policy"), own).await.unwrap_err();
-    assert!(matches!(own, HttpError::Invalid(_)), "{own:?}");
+    let refusal = send(&sender, &grant("policy"), authorized_request)
+        .await
+        .unwrap_err();
+    assert!(matches!(refusal, HttpError::Invalid(_)), "{refusal:?}");
 
     let large = "s".repeat(9 << 10);
     for (mode, text) in [
@@ -463,11 +469,11 @@ async fn a_credential_is_sent_only_to_its_origins() {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         let error = send(&sender, &grant("policy"), scene.get("/")).await.unwrap_err();
         assert!(
-            matches!(&error, HttpError::Unavailable(why) if !why.contains("token")),
+            matches!(&error, HttpError::Unavailable(reason) if !reason.contains("token")),
             "{text}: {error:?}"
         );
     }
-    assert!(scene.seen().is_empty());
+    assert!(scene.take_paths().is_empty());
 }
 
 #[tokio::test]
@@ -485,7 +491,7 @@ async fn responses_are_cached_as_their_headers_allow() {
         let first = send(&sender, &scene.grant(), scene.get(path)).await.unwrap();
         let second = send(&sender, &scene.grant(), scene.get(path)).await.unwrap();
         assert_eq!((second.status, second.body), (200, first.body), "{path}");
-        assert_eq!(scene.seen(), requests, "{path}");
+        assert_eq!(scene.take_paths(), requests, "{path}");
     }
     // A request with one of these headers is never answered from the cache, because the answer may be meant only for
     // this request. For example, a plugin may send an API key of its own in `x-api-key`.
@@ -497,7 +503,7 @@ async fn responses_are_cached_as_their_headers_allow() {
         let mut request = scene.get("/minute");
         request.headers.push((name.to_owned(), value.to_owned()));
         send(&sender, &scene.grant(), request).await.unwrap();
-        assert_eq!(scene.seen().len(), 1, "{name}");
+        assert_eq!(scene.take_paths().len(), 1, "{name}");
     }
     let with_credential = HttpGrant {
         credential: Some("policy".to_owned()),
@@ -506,7 +512,7 @@ async fn responses_are_cached_as_their_headers_allow() {
     send(&sender, &with_credential, scene.get("/minute"))
         .await
         .unwrap();
-    assert_eq!(scene.seen(), ["GET /minute Bearer secret"]);
+    assert_eq!(scene.take_paths(), ["GET /minute Bearer secret"]);
     scene.config.cache_size = 0;
     let without_cache = scene.sender();
     for _ in 0..2 {
@@ -514,5 +520,5 @@ async fn responses_are_cached_as_their_headers_allow() {
             .await
             .unwrap();
     }
-    assert_eq!(scene.seen().len(), 2);
+    assert_eq!(scene.take_paths().len(), 2);
 }

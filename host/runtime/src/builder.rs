@@ -45,11 +45,11 @@ pub struct HostBuilder {
     stores_before: Option<usize>,
     stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,
-    namespaced: NamespacedChains,
+    namespaced_chains: NamespacedChains,
     reach: Reach,
     starts_without_modules: bool,
     forms: DocumentForms,
-    read: Vec<ChainDefinition>,
+    chain_definitions: Vec<ChainDefinition>,
     chains: Vec<Chain>,
     request_timeout: Duration,
     namespaces: Arc<dyn NamespaceSource>,
@@ -74,11 +74,11 @@ impl Default for HostBuilder {
             stores_before: None,
             stores: Vec::new(),
             on_bad: OnBadDefinition::default(),
-            namespaced: NamespacedChains::default(),
+            namespaced_chains: NamespacedChains::default(),
             reach: Reach::default(),
             starts_without_modules: false,
             forms: DocumentForms::default(),
-            read: Vec::new(),
+            chain_definitions: Vec::new(),
             chains: Vec::new(),
             request_timeout: Duration::from_secs(10),
             namespaces: Arc::new(StaticNamespaces::default()),
@@ -136,7 +136,7 @@ impl HostBuilder {
     /// Sets what namespaced chains in stores may use, such as plugins. Chains in files are not limited. Default: only
     /// expressions.
     pub fn namespaced_chains(mut self, may_use: NamespacedChains) -> Self {
-        self.namespaced = may_use;
+        self.namespaced_chains = may_use;
         self
     }
 
@@ -157,7 +157,7 @@ impl HostBuilder {
 
     /// Adds the definition of a chain that the program has built or parsed itself.
     pub fn definition(mut self, definition: ChainDefinition) -> Self {
-        self.read.push(definition);
+        self.chain_definitions.push(definition);
         self
     }
 
@@ -313,7 +313,7 @@ impl HostBuilder {
             authorizer: self.authorizer.clone(),
             namespaces: self.namespaces.clone(),
             progress: self.progress,
-            started: OnceCell::new(),
+            shared_sandbox: OnceCell::new(),
             plugins: Plugins::default(),
             trials: Trials::redacting(&redact.unwrap_or_default()),
             statistics: Default::default(),
@@ -325,7 +325,7 @@ impl HostBuilder {
         });
         let source = TableSource {
             stores: Arc::new(Stores::new(stores, self.forms)),
-            given: self.read,
+            chain_definitions: self.chain_definitions,
             chains: self.chains.into(),
             namespaces: self.namespaces,
             authorizer: self.authorizer,
@@ -340,9 +340,9 @@ impl HostBuilder {
             store_limit: self.store_limit,
             modules: Fingerprint::default(),
             version: 0,
-            refreshed: Vec::new(),
+            refresh_intervals: Vec::new(),
             on_bad: self.on_bad,
-            namespaced: Arc::new(self.namespaced),
+            namespaced_chains: Arc::new(self.namespaced_chains),
             starts_without_modules: self.starts_without_modules,
             in_force: Arc::default(),
             live_modules: Arc::default(),

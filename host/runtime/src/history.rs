@@ -60,14 +60,16 @@ impl HistoryEntry {
 
     /// Returns whether two revisions have the same definitions in the same files, and the same plugins.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let (own, others) = (self.revision(), other.revision());
-        self.detail.files == other.detail.files && own.modules == others.modules && own.hash == others.hash
+        let (revision, other_revision) = (self.revision(), other.revision());
+        self.detail.files == other.detail.files
+            && revision.modules == other_revision.modules
+            && revision.hash == other_revision.hash
     }
 }
 
 pub(crate) fn find(entries: &[Arc<HistoryEntry>], number: u64) -> Result<&Arc<HistoryEntry>, HistoryError> {
-    let found = entries.iter().find(|entry| entry.revision().number == number);
-    found.ok_or_else(|| {
+    let matching_entry = entries.iter().find(|entry| entry.revision().number == number);
+    matching_entry.ok_or_else(|| {
         let number_of = |entry: &Arc<HistoryEntry>| entry.revision().number;
         HistoryError::Unknown(match (entries.first(), entries.last()) {
             (Some(first), Some(last)) => {
@@ -151,8 +153,8 @@ impl History {
     /// disk before [`write`](Self::write) is called.
     pub(crate) fn add(&mut self, entry: Arc<HistoryEntry>) {
         self.entries.push_back(entry);
-        let beyond = self.entries.len().saturating_sub(self.keep);
-        self.entries.drain(..beyond);
+        let excess_count = self.entries.len().saturating_sub(self.keep);
+        self.entries.drain(..excess_count);
     }
 
     /// Writes the newest revision to disk, and deletes those revisions from disk that are no longer in memory.
@@ -161,7 +163,7 @@ impl History {
             return Ok(());
         };
         let oldest = self.entries.front().map_or(0, |entry| entry.revision().number);
-        let written = tokio::task::spawn_blocking(move || {
+        let write_result = tokio::task::spawn_blocking(move || {
             directory.write(&newest)?;
             // Older revisions are deleted only after the newest one has been written successfully.
             directory.remove_before(oldest);
@@ -169,22 +171,22 @@ impl History {
         })
         .await
         .unwrap_or(Err(HistoryError::Stopped));
-        if written.is_err() {
+        if write_result.is_err() {
             metrics::write_failed("history");
         }
-        self.problem = written.as_ref().err().map(ToString::to_string);
-        written
+        self.problem = write_result.as_ref().err().map(ToString::to_string);
+        write_result
     }
 
     /// Adds a revision in memory and on disk. If it cannot be written, the history is unchanged.
     pub(crate) async fn push(&mut self, entry: Arc<HistoryEntry>) -> Result<(), HistoryError> {
         let before = self.entries.clone();
         self.add(entry);
-        let written = self.write().await;
-        if written.is_err() {
+        let write_result = self.write().await;
+        if write_result.is_err() {
             self.entries = before;
         }
-        written
+        write_result
     }
 
     /// Writes file changes and the resulting revision to the history before the files are changed. If the program is
@@ -197,12 +199,12 @@ impl History {
         let Some(directory) = self.directory.clone() else {
             return Ok(());
         };
-        let announced = HistoryEntry {
+        let announced_entry = HistoryEntry {
             pending: changes.to_vec(),
             ..entry.clone()
         };
-        let written = tokio::task::spawn_blocking(move || directory.write(&announced));
-        written.await.unwrap_or(Err(HistoryError::Stopped))
+        let write_task = tokio::task::spawn_blocking(move || directory.write(&announced_entry));
+        write_task.await.unwrap_or(Err(HistoryError::Stopped))
     }
 
     pub(crate) fn withdraw(&self, entry: &HistoryEntry) {

@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     pub(crate) slots: TableSlots,
     pub(crate) evaluator: Evaluator,
     pub(crate) observer: Arc<Observer>,
-    pub(crate) disabled: Arc<DisabledStages>,
+    pub(crate) disabled_stages: Arc<DisabledStages>,
     pub(crate) goes_live_on_request: bool,
     /// Notified when a table went live that was not built from the newest definitions. The host then reads the
     /// definitions again and builds another table.
@@ -93,7 +93,7 @@ impl Host {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             revision: revision.number,
             hash: table.hash,
-            prepared: live.prepared.newest,
+            prepared: live.prepared_hashes.newest,
             live_since: live.since,
             origin: revision.origin.clone(),
             by: revision.by.clone(),
@@ -102,7 +102,7 @@ impl Host {
             tables: self.0.slots.count(),
             plugins: self.0.assembler.plugins.count(),
             history: live.history.clone(),
-            disabled_missing: self.0.disabled.lock().missing(table),
+            disabled_missing: self.0.disabled_stages.lock().missing(table),
             stores: self.0.stores.status(),
             chains: table.status(&self.0.assembler.reach),
             exceptions: table.status_of_exceptions(),
@@ -112,16 +112,16 @@ impl Host {
     /// Returns how much disk space the store and the history use.
     pub async fn storage(&self) -> Vec<StorageStatus> {
         let limit = self.0.state.lock().await.source.store_limit;
-        let kept = self.0.assembler.catalog.store();
-        let store = kept.map(|store| store.directory().to_owned());
+        let catalog_store = self.0.assembler.catalog.store();
+        let store = catalog_store.map(|store| store.directory().to_owned());
         let history = self.0.live.load().history.directory.clone();
-        let read = move || {
+        let measure = move || {
             let store = store.map(|directory| StorageStatus::measure("store", directory, limit));
             let history = history.map(|directory| StorageStatus::measure("history", directory, None));
             store.into_iter().chain(history).collect()
         };
         // The task fails only when the runtime shuts down.
-        tokio::task::spawn_blocking(read).await.unwrap_or_default()
+        tokio::task::spawn_blocking(measure).await.unwrap_or_default()
     }
 
     /// Returns a report on each candidate of the live table.
@@ -154,7 +154,12 @@ impl Host {
         };
         let mut in_use = InUse::default();
         in_use.modules.extend(state.history.modules());
-        for plugin in self.table().plugins().iter().chain(state.prepared.plugins()) {
+        for plugin in self
+            .table()
+            .plugins()
+            .iter()
+            .chain(state.prepared_tables.plugins())
+        {
             let (module, compiled) = plugin.in_store();
             in_use.modules.extend(module);
             in_use.compiled.insert(compiled);
@@ -166,7 +171,7 @@ impl Host {
                 tracing::info!(
                     entries = pruned.entries,
                     bytes = pruned.bytes,
-                    left = pruned.left,
+                    left = pruned.size_left,
                     "the least recently used entries are removed from the store"
                 );
             }

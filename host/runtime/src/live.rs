@@ -50,7 +50,7 @@ impl TableProblem {
     }
 
     /// Returns the newest definitions that are not served as they are written.
-    pub(crate) fn bad(&self) -> &[BadDefinition] {
+    pub(crate) fn bad_definitions(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,
             _ => &[],
@@ -85,20 +85,24 @@ impl TableProblem {
             attempts: self.attempts,
             next_attempt: self.next.map(|(_, moment)| moment),
             mistakes: self.error.to_string().lines().map(str::to_owned).collect(),
-            bad_definitions: self.bad().iter().map(BadDefinitionStatus::new).collect(),
+            bad_definitions: self
+                .bad_definitions()
+                .iter()
+                .map(BadDefinitionStatus::new)
+                .collect(),
         }
     }
 }
 
 pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>) {
-    let [before, now] = [before, now].map(|problem| problem.map_or(&[][..], TableProblem::bad));
+    let [before, now] = [before, now].map(|problem| problem.map_or(&[][..], TableProblem::bad_definitions));
     for bad in now.iter().filter(|bad| !before.contains(bad)) {
         tracing::error!(definition = %bad.path.display(), "{bad}");
     }
-    for was in before {
-        if !now.iter().any(|bad| bad.path == was.path) {
-            tracing::info!(definition = %was.path.display(), "the definition in {} is valid again", was.path.display());
-            metrics::bad_definition(&was.path, false);
+    for previous in before {
+        if !now.iter().any(|bad| bad.path == previous.path) {
+            tracing::info!(definition = %previous.path.display(), "the definition in {} is valid again", previous.path.display());
+            metrics::bad_definition(&previous.path, false);
         }
     }
     for bad in now {
@@ -155,13 +159,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_ninth_table_in_memory_waits_for_a_slot() {
         let slots = TableSlots::default();
-        let mut taken = Vec::new();
+        let mut held_slots = Vec::new();
         for count in 0..MOST_TABLES {
             assert_eq!(slots.count(), count);
-            taken.push(slots.take(Duration::ZERO).await.unwrap());
+            held_slots.push(slots.take(Duration::ZERO).await.unwrap());
         }
         assert!(slots.take(Duration::from_secs(5)).await.is_err());
-        taken.pop();
+        held_slots.pop();
         assert!(slots.take(Duration::ZERO).await.is_ok());
     }
 }

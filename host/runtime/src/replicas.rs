@@ -83,8 +83,8 @@ pub struct Membership {
 #[derive(Debug)]
 pub struct Replicas {
     transport: Box<dyn Transport>,
-    started: Instant,
-    known: Mutex<ReplicasView>,
+    start_time: Instant,
+    view: Mutex<ReplicasView>,
     is_ready: watch::Sender<bool>,
 }
 
@@ -99,7 +99,7 @@ struct ReplicasView {
 #[derive(Debug, Default)]
 struct WaitingLog {
     since: Option<Instant>,
-    logged: Vec<String>,
+    logged_sentences: Vec<String>,
 }
 
 impl Replicas {
@@ -108,16 +108,16 @@ impl Replicas {
     pub fn new(transport: impl Transport + 'static) -> Self {
         Self {
             transport: Box::new(transport),
-            started: Instant::now(),
-            known: Mutex::default(),
+            start_time: Instant::now(),
+            view: Mutex::default(),
             is_ready: watch::Sender::new(false),
         }
     }
 
     /// Returns whether this replica serves the table on which the replicas have agreed.
     pub fn is_ready(&self, host: &Host) -> bool {
-        match self.known.lock().target {
-            None => self.started.elapsed() >= TARGET_PATIENCE,
+        match self.view.lock().target {
+            None => self.start_time.elapsed() >= TARGET_PATIENCE,
             target => is_ready(target, host.hash()),
         }
     }
@@ -130,14 +130,14 @@ impl Replicas {
 
     /// Returns which table each replica serves, and which it has prepared.
     pub fn status(&self) -> ReplicasStatus {
-        let known = self.known.lock();
-        let replicas = known.replicas.iter();
+        let view = self.view.lock();
+        let replicas = view.replicas.iter();
         ReplicasStatus {
-            target: known.target,
-            waiting: known.waiting.iter().map(MissingReplica::sentence).collect(),
-            problem: known.problem.clone(),
+            target: view.target,
+            waiting: view.waiting.iter().map(MissingReplica::sentence).collect(),
+            problem: view.problem.clone(),
             replicas: replicas
-                .map(|replica| ReplicaStatus::new(replica, self.transport.name(), known.target))
+                .map(|replica| ReplicaStatus::new(replica, self.transport.name(), view.target))
                 .collect(),
         }
     }
@@ -148,8 +148,8 @@ impl Replicas {
     pub async fn follow(&self, host: &Host) {
         let mut report = None;
         let membership = self.transport.membership();
-        let own = new_report(host, self.transport.name(), &membership, &mut report);
-        self.transport.report(&own);
+        let own_report = new_report(host, self.transport.name(), &membership, &mut report);
+        self.transport.report(&own_report);
         tokio::join!(self.transport.take_part(), self.agree(host, report));
     }
 
@@ -159,18 +159,18 @@ impl Replicas {
     }
 
     async fn agree(&self, host: &Host, mut report: Option<TableReport>) {
-        let (mut changes, mut others) = (host.changes(), self.transport.changes());
+        let (mut changes, mut transport_changes) = (host.changes(), self.transport.changes());
         let mut checks = interval(CHECK_INTERVAL);
         let mut waiting = WaitingLog::default();
         loop {
             changes.mark_unchanged();
-            others.mark_unchanged();
+            transport_changes.mark_unchanged();
             let mut membership = self.transport.membership();
-            let own = new_report(host, self.transport.name(), &membership, &mut report);
-            self.transport.report(&own);
+            let own_report = new_report(host, self.transport.name(), &membership, &mut report);
+            self.transport.report(&own_report);
             let of_this = |replica: &&mut KnownReplica| replica.name == self.transport.name();
             if let Some(replica) = membership.replicas.iter_mut().find(of_this) {
-                replica.report.clone_from(&own);
+                replica.report.clone_from(&own_report);
             }
             host.set_rollouts_led(membership.is_led);
             host.follow_rollouts(rollouts(&membership.replicas)).await;
@@ -178,7 +178,7 @@ impl Replicas {
             let agreement = agreement(target, &membership.replicas);
             // This replica is not permitted to share reports, and has never known a target. So it goes live without
             // waiting for other replicas.
-            let is_alone = membership.is_refused && self.known.lock().target.is_none();
+            let is_alone = membership.is_refused && self.view.lock().target.is_none();
             if membership.leads
                 && membership.problem.is_none()
                 && let ReplicaAgreement::Switch(hash) = agreement
@@ -186,39 +186,43 @@ impl Replicas {
                 self.transport.publish(hash).await;
             }
             self.note(membership, agreement);
-            waiting.log(&self.known.lock().waiting);
+            waiting.log(&self.view.lock().waiting);
             let is_ready = self.is_ready(host);
             self.is_ready
-                .send_if_modified(|known| std::mem::replace(known, is_ready) != is_ready);
+                .send_if_modified(|was_ready| std::mem::replace(was_ready, is_ready) != is_ready);
             metrics::replicas(&self.status(), is_ready);
-            let wanted = if is_alone { Some(own.prepared) } else { target };
-            if let Some(wanted) = wanted.filter(|wanted| *wanted != own.live)
-                && host.go_live_with(wanted).await
+            let next_target = if is_alone {
+                Some(own_report.prepared)
+            } else {
+                target
+            };
+            if let Some(next_hash) = next_target.filter(|next_hash| *next_hash != own_report.live)
+                && host.go_live_with(next_hash).await
             {
                 continue;
             }
             tokio::select! {
                 _ = changes.changed() => {}
-                _ = others.changed() => {}
+                _ = transport_changes.changed() => {}
                 _ = checks.tick() => {}
             }
         }
     }
 
     fn note(&self, membership: Membership, agreement: ReplicaAgreement) {
-        let mut known = self.known.lock();
+        let mut view = self.view.lock();
         let target = membership.target;
-        if target.is_some() && target != known.target {
+        if target.is_some() && target != view.target {
             let hash = target.map(Digest::short);
             tracing::info!(hash, "the replicas have agreed on a table");
-            known.target = target;
+            view.target = target;
         }
-        known.waiting = match agreement {
+        view.waiting = match agreement {
             ReplicaAgreement::Waiting(missing) => missing,
             ReplicaAgreement::Agreed | ReplicaAgreement::Switch(_) => Vec::new(),
         };
-        known.problem = membership.problem;
-        known.replicas = membership.replicas;
+        view.problem = membership.problem;
+        view.replicas = membership.replicas;
     }
 }
 
@@ -231,18 +235,21 @@ impl WaitingLog {
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         let is_slow = since.elapsed() >= SLOW;
-        let worth = missing
+        let loggable = missing
             .iter()
             .filter(|missing| is_slow || missing.problem.is_some());
-        let sentences: Vec<String> = worth.map(MissingReplica::sentence).collect();
-        for sentence in sentences.iter().filter(|new| !self.logged.contains(new)) {
+        let sentences: Vec<String> = loggable.map(MissingReplica::sentence).collect();
+        for sentence in sentences
+            .iter()
+            .filter(|new| !self.logged_sentences.contains(new))
+        {
             tracing::warn!("a change waits, and no replica goes live with it: {sentence}");
         }
-        if missing.is_empty() && !self.logged.is_empty() {
+        if missing.is_empty() && !self.logged_sentences.is_empty() {
             tracing::info!("no change waits for a replica any more");
         }
         if missing.is_empty() || !sentences.is_empty() {
-            self.logged = sentences;
+            self.logged_sentences = sentences;
         }
     }
 }

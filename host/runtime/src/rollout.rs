@@ -121,48 +121,49 @@ impl Host {
         &self,
         stage: &StageId,
         action: RolloutAction,
-        by: Option<String>,
+        user: Option<String>,
     ) -> Result<Steered, DisableError> {
         let (stage, rollout) = {
-            let mut stages = self.0.disabled.lock();
+            let mut stages = self.0.disabled_stages.lock();
             let missing = format!(
                 "there is no rollout of a candidate of {stage}{}",
                 self.rollback_note()
             );
             let stage = resolve_stage(stage, stages.rollouts.stages(), &missing, "rollouts are of")?;
-            let refused = |state| {
+            let conflict = |state| {
                 DisableError::Conflict(format!(
                     "the rollout of the candidate of {stage} is {state}, which leaves nothing to {action}"
                 ))
             };
             let status = stages
-                .change_rollouts(|rollouts| rollouts.steer(&stage, action, by.as_deref()))
-                .map_err(refused)?;
+                .change_rollouts(|rollouts| rollouts.steer(&stage, action, user.as_deref()))
+                .map_err(conflict)?;
             self.apply_disabled(&stages);
             (stage, status)
         };
         Ok(Steered {
             stage,
             rollout,
-            not_kept: self.0.disabled.keep_rollouts().await,
+            not_kept: self.0.disabled_stages.keep_rollouts().await,
         })
     }
 
     /// Returns the progress of all rollouts in the live table.
     pub fn rollouts(&self) -> Vec<RolloutProgress> {
-        self.0.disabled.lock().rollouts.list()
+        self.0.disabled_stages.lock().rollouts.list()
     }
 
     /// Takes over the progress that other replicas report for the rollouts in the live table, if it is newer. Once any
     /// replica has aborted a rollout, other changes of this rollout are ignored until a user restarts it.
-    pub async fn follow_rollouts(&self, theirs: Vec<RolloutProgress>) {
-        self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
+    pub async fn follow_rollouts(&self, reported_progress: Vec<RolloutProgress>) {
+        self.change_rollouts(|rollouts| rollouts.follow(reported_progress))
+            .await;
     }
 
     /// Sets whether another replica decides when the steps of rollouts begin. Even if another replica does, this
     /// replica aborts a rollout that reaches a limit, and users of this replica can steer rollouts.
     pub fn set_rollouts_led(&self, is_led: bool) {
-        let mut stages = self.0.disabled.lock();
+        let mut stages = self.0.disabled_stages.lock();
         if stages.rollouts.is_led != is_led {
             stages.change_rollouts(|rollouts| rollouts.set_led(is_led));
         }
@@ -176,12 +177,12 @@ impl Host {
     /// Calls `change`, which returns whether it changed a rollout. Changes take effect at once and are written to disk.
     async fn change_rollouts(&self, change: impl FnOnce(&mut Rollouts) -> bool) {
         {
-            let mut stages = self.0.disabled.lock();
+            let mut stages = self.0.disabled_stages.lock();
             if !stages.change_rollouts(change) {
                 return;
             }
             self.apply_disabled(&stages);
         }
-        let _ = self.0.disabled.keep_rollouts().await;
+        let _ = self.0.disabled_stages.keep_rollouts().await;
     }
 }

@@ -11,7 +11,7 @@ const PERMITS: usize = 2;
 pub(crate) struct CompilationLimit {
     /// The thread pool for compilations in this process. It is set when the program begins to serve requests, and empty
     /// if another process compiles.
-    begun: OnceLock<Option<Arc<ThreadPool>>>,
+    thread_pool: OnceLock<Option<Arc<ThreadPool>>>,
     permits: Arc<Semaphore>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct CompilationPermit {
 impl Default for CompilationLimit {
     fn default() -> Self {
         Self {
-            begun: OnceLock::new(),
+            thread_pool: OnceLock::new(),
             permits: Arc::new(Semaphore::new(PERMITS)),
         }
     }
@@ -31,14 +31,14 @@ impl Default for CompilationLimit {
 
 impl CompilationLimit {
     pub(crate) fn begin(&self, in_process: bool) {
-        self.begun
+        self.thread_pool
             .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
     }
 
     /// Waits for a permit to compile. Returns `None` at once if the program does not serve requests yet, because
     /// compilations are not limited before that.
     pub(crate) async fn acquire(&self) -> Option<CompilationPermit> {
-        let pool = self.begun.get()?.clone();
+        let pool = self.thread_pool.get()?.clone();
         let permit = self.permits.clone().acquire_owned().await.ok()?;
         Some(CompilationPermit {
             pool,
@@ -98,13 +98,13 @@ mod tests {
     async fn the_number_of_background_compilations_is_limited() {
         let compilation_limit = CompilationLimit::default();
         compilation_limit.begin(false);
-        let mut first = Vec::new();
+        let mut permits = Vec::new();
         for _ in 0..PERMITS {
-            first.push(compilation_limit.acquire().await);
+            permits.push(compilation_limit.acquire().await);
         }
         let mut next = std::pin::pin!(compilation_limit.acquire());
         assert!(timeout(Duration::ZERO, next.as_mut()).await.is_err());
-        first.pop();
+        permits.pop();
         assert!(next.await.is_some());
     }
 }

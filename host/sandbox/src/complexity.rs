@@ -40,11 +40,11 @@ const SEGMENTS: Limit = Limit("element and data segments", 100_000);
 
 impl Limit {
     fn check(self, count: u64) -> Result<(), Error> {
-        let Self(what, limit) = self;
+        let Self(items, limit) = self;
         if count <= limit {
             return Ok(());
         }
-        Err(Error::TooComplex { what, count, limit })
+        Err(Error::TooComplex { items, count, limit })
     }
 
     fn add(self, total: &mut u64, more: impl Into<u64>) -> Result<(), Error> {
@@ -200,8 +200,8 @@ impl ComplexityCounts {
                     // A component that is exported gets a second index. Later sections can use both indices, so the
                     // cost of the component is noted for the second one too.
                     if export.kind == ComponentExternalKind::Component {
-                        let exported = component.components.get(export.index as usize);
-                        component.components.push(exported.copied().flatten());
+                        let exported_cost = component.components.get(export.index as usize);
+                        component.components.push(exported_cost.copied().flatten());
                     }
                 }
             }
@@ -218,21 +218,21 @@ impl ComplexityCounts {
         // A type may contain a list of declarations, and these may contain further types. This stack has an entry for
         // each list that is being read, with the innermost list last. The entry is the number of declarations that are
         // still to be read.
-        let mut left = vec![section.read_var_u32().map_err(invalid)?];
-        while let Some(count) = left.last_mut() {
-            let Some(less) = count.checked_sub(1) else {
-                left.pop();
+        let mut remaining_counts = vec![section.read_var_u32().map_err(invalid)?];
+        while let Some(count) = remaining_counts.last_mut() {
+            let Some(remaining) = count.checked_sub(1) else {
+                remaining_counts.pop();
                 continue;
             };
-            *count = less;
+            *count = remaining;
             TYPES.add(&mut self.types, 1_u32)?;
             // The outermost list is the type section, and all its items are types. A list inside a type can have other
             // items too, such as imports. Each item there begins with a byte that says whether it is a type.
-            let mut is_type = left.len() == 1;
+            let mut is_type = remaining_counts.len() == 1;
             if !is_type {
-                let mut ahead = section.clone();
-                if ahead.read_u8().map_err(invalid)? == DECLARED_TYPE {
-                    section = ahead;
+                let mut lookahead = section.clone();
+                if lookahead.read_u8().map_err(invalid)? == DECLARED_TYPE {
+                    section = lookahead;
                     is_type = true;
                 }
             }
@@ -243,11 +243,11 @@ impl ComplexityCounts {
                 }
                 continue;
             }
-            let mut ahead = section.clone();
-            if NESTED_TYPES.contains(&ahead.read_u8().map_err(invalid)?) {
-                left.push(ahead.read_var_u32().map_err(invalid)?);
-                TYPE_NESTING.check(left.len() as u64)?;
-                section = ahead;
+            let mut lookahead = section.clone();
+            if NESTED_TYPES.contains(&lookahead.read_u8().map_err(invalid)?) {
+                remaining_counts.push(lookahead.read_var_u32().map_err(invalid)?);
+                TYPE_NESTING.check(remaining_counts.len() as u64)?;
+                section = lookahead;
             } else {
                 section.read::<ComponentType<'_>>().map_err(invalid)?;
             }

@@ -70,35 +70,39 @@ mod filters {
         apply_filter_all_threads(&program(clone3, SeccompAction::Allow, unknown)?)?;
 
         let thread = libc::CLONE_THREAD.cast_unsigned().into();
-        let mut allowed: BTreeMap<c_long, Vec<SeccompRule>> = HARMLESS.map(|call| (call, Vec::new())).into();
-        allowed.extend([
+        let mut allowed_calls: BTreeMap<c_long, Vec<SeccompRule>> =
+            HARMLESS.map(|call| (call, Vec::new())).into();
+        allowed_calls.extend([
             (
                 libc::SYS_clone,
-                vec![first(SeccompCmpOp::MaskedEq(thread), thread)?],
+                vec![first_argument_rule(SeccompCmpOp::MaskedEq(thread), thread)?],
             ),
             (
                 libc::SYS_prctl,
-                vec![first(SeccompCmpOp::Eq, libc::PR_SET_NAME.cast_unsigned().into())?],
+                vec![first_argument_rule(
+                    SeccompCmpOp::Eq,
+                    libc::PR_SET_NAME.cast_unsigned().into(),
+                )?],
             ),
             // The C function `abort` needs this system call. It is allowed only for signals from the process to itself.
             (
                 libc::SYS_tgkill,
-                vec![first(SeccompCmpOp::Eq, process::id().into())?],
+                vec![first_argument_rule(SeccompCmpOp::Eq, process::id().into())?],
             ),
         ]);
-        let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-        apply_filter_all_threads(&program(allowed, refused, SeccompAction::Allow)?)
+        let refusal = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+        apply_filter_all_threads(&program(allowed_calls, refusal, SeccompAction::Allow)?)
     }
 
     fn program(
         calls: BTreeMap<c_long, Vec<SeccompRule>>,
-        others: SeccompAction,
-        these: SeccompAction,
+        default_action: SeccompAction,
+        listed_action: SeccompAction,
     ) -> Result<BpfProgram, Error> {
-        Ok(SeccompFilter::new(calls, others, these, ARCH.try_into()?)?.try_into()?)
+        Ok(SeccompFilter::new(calls, default_action, listed_action, ARCH.try_into()?)?.try_into()?)
     }
 
-    fn first(operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, Error> {
+    fn first_argument_rule(operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, Error> {
         let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?;
         Ok(SeccompRule::new(vec![condition])?)
     }
@@ -127,7 +131,7 @@ mod tests {
         if std::env::var_os(CHILD).is_some() {
             // The test harness writes files when a test ends, which a confined process cannot do. So the process exits
             // before the test ends.
-            process::exit(if confined() { 0 } else { 1 });
+            process::exit(if confine_and_check() { 0 } else { 1 });
         }
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", NAME, "--nocapture"])
@@ -137,34 +141,34 @@ mod tests {
         assert!(child.status.success(), "{child:?}");
     }
 
-    fn confined() -> bool {
+    fn confine_and_check() -> bool {
         let file = File::open("/proc/self/status").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let parent = rustix::process::getppid().unwrap();
         confine().unwrap();
-        let refused = |what: &str, result: io::Result<()>| {
+        let check_refused = |operation: &str, result: io::Result<()>| {
             let is_refused = result
                 .as_ref()
                 .is_err_and(|error| error.raw_os_error() == Some(libc::EPERM));
             if !is_refused {
-                eprintln!("{what}: {result:?}");
+                eprintln!("{operation}: {result:?}");
             }
             is_refused
         };
         let directory = std::env::temp_dir();
-        let mut all = [
-            refused("a file", File::open("/etc/passwd").map(drop)),
-            refused("a new file", fs::write(directory.join("confined"), "a")),
-            refused("a directory", fs::read_dir(&directory).map(drop)),
-            refused("the size of a file", file.metadata().map(drop)),
-            refused("a listener", TcpListener::bind("127.0.0.1:0").map(drop)),
-            refused("a connection", TcpStream::connect(address).map(drop)),
-            refused("an incoming connection", listener.accept().map(drop)),
-            refused("a datagram", UdpSocket::bind("127.0.0.1:0").map(drop)),
-            refused("a socket in a file", UnixStream::connect("/run/a.sock").map(drop)),
-            refused("a program", Command::new("/bin/true").status().map(drop)),
-            refused(
+        let mut outcomes = [
+            check_refused("a file", File::open("/etc/passwd").map(drop)),
+            check_refused("a new file", fs::write(directory.join("confined"), "a")),
+            check_refused("a directory", fs::read_dir(&directory).map(drop)),
+            check_refused("the size of a file", file.metadata().map(drop)),
+            check_refused("a listener", TcpListener::bind("127.0.0.1:0").map(drop)),
+            check_refused("a connection", TcpStream::connect(address).map(drop)),
+            check_refused("an incoming connection", listener.accept().map(drop)),
+            check_refused("a datagram", UdpSocket::bind("127.0.0.1:0").map(drop)),
+            check_refused("a socket in a file", UnixStream::connect("/run/a.sock").map(drop)),
+            check_refused("a program", Command::new("/bin/true").status().map(drop)),
+            check_refused(
                 "a signal",
                 rustix::process::kill_process(parent, rustix::process::Signal::CONT).map_err(Into::into),
             ),
@@ -173,6 +177,6 @@ mod tests {
         let threads = std::thread::Builder::new()
             .name("confined".to_owned())
             .spawn(|| File::open("/etc/passwd").is_err());
-        all.all(|refused| refused) && threads.unwrap().join().unwrap()
+        outcomes.all(|refused| refused) && threads.unwrap().join().unwrap()
     }
 }

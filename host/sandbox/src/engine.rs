@@ -147,7 +147,7 @@ fn start_engine(sandbox: &SandboxConfig) -> wasmtime::Result<Engine> {
 
 fn pooling_config(sandbox: &SandboxConfig) -> Config {
     let at_once = sandbox.calls_in_flight.saturating_add(PREPARATIONS);
-    let is_measured = sandbox.meter.as_ref().is_some_and(|meter| meter.of_memory);
+    let is_measured = sandbox.meter.as_ref().is_some_and(|meter| meter.measures_memory);
     let resident = if is_measured { (0, 0) } else { RESIDENT };
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(at_once.saturating_mul(per_call::COMPONENT_INSTANCES))

@@ -63,12 +63,12 @@ pub enum Error {
     WrongImport(String),
     /// The component exceeds a complexity limit.
     #[error(
-        "the component has {count} {what}; the limit is {limit}, because compiling it could take far more time \
+        "the component has {count} {items}; the limit is {limit}, because compiling it could take far more time \
          and memory than its size suggests"
     )]
     TooComplex {
         /// The kind of item of which the component has too many, as a plural.
-        what: &'static str,
+        items: &'static str,
         /// The number of items in the component, or a lower bound if counting stopped at the limit.
         count: u64,
         /// The maximum number of items of this kind.

@@ -51,13 +51,13 @@ fn no_exports(component: &Component) -> String {
     let is_program = component_type
         .exports(component.engine())
         .any(|(name, _)| name.starts_with("wasi:cli/run@"));
-    let why = if is_program {
+    let hint = if is_program {
         "it is a program with a `main`; in Rust, a plugin is a library: move its code to src/lib.rs, with \
          `crate-type = [\"cdylib\"]` below `[lib]`"
     } else {
         "in Rust, put `#[plugin]` on `impl Plugin for ...`"
     };
-    format!("it does not export `describe` ({why})")
+    format!("it does not export `describe` ({hint})")
 }
 
 /// Refuses unknown imports. Toolchains import some parts of WASI even if the plugin does not use them, so the parts
@@ -155,10 +155,10 @@ fn check_parts(component: &Component) -> Result<(), Error> {
     check_count("tables", required.num_tables, per_call::TABLES)
 }
 
-pub(crate) fn check_count(what: &'static str, needed: u32, limit: u32) -> Result<(), Error> {
+pub(crate) fn check_count(items: &'static str, needed: u32, limit: u32) -> Result<(), Error> {
     if needed > limit {
         return Err(Error::Unusable(format!(
-            "the component needs {needed} {what}; the limit per call is {limit}"
+            "the component needs {needed} {items}; the limit per call is {limit}"
         )));
     }
     Ok(())

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 /// Measures the cost of plugin calls, for benchmarks.
 #[derive(Debug, Default)]
 pub struct CallMeter {
-    pub(crate) of_memory: bool,
+    pub(crate) measures_memory: bool,
     costs: Mutex<Option<CallCost>>,
 }
 
@@ -37,7 +37,7 @@ impl CallMeter {
     /// one call to the next, so calls take longer. Other threads should not allocate memory during a measured call.
     pub fn of_memory() -> Self {
         Self {
-            of_memory: true,
+            measures_memory: true,
             ..Self::default()
         }
     }
@@ -50,7 +50,7 @@ impl CallMeter {
     pub(crate) fn begin(&self) -> MeasuredCost<'_> {
         MeasuredCost {
             meter: self,
-            memory: self.of_memory.then(written).flatten(),
+            memory: self.measures_memory.then(written_size).flatten(),
             started: Instant::now(),
         }
     }
@@ -61,17 +61,17 @@ impl MeasuredCost<'_> {
     /// This function calls it, in order to measure the time that it takes.
     pub(crate) fn end(self, guest: Option<(Instant, Instant)>, return_memory: impl FnOnce()) {
         let before = self.memory;
-        let after = self.meter.of_memory.then(written).flatten();
+        let after = self.meter.measures_memory.then(written_size).flatten();
         let touched = before.zip(after);
-        let answered = Instant::now();
+        let return_started = Instant::now();
         return_memory();
-        let returned = answered.elapsed();
+        let return_time = return_started.elapsed();
         let Some((instantiated, answered)) = guest else {
             return;
         };
         let mut costs = self.meter.costs.lock();
         let sum = costs.get_or_insert_default();
-        sum.instance += instantiated.duration_since(self.started) + returned;
+        sum.instance += instantiated.duration_since(self.started) + return_time;
         sum.guest += answered.duration_since(instantiated);
         if let Some((before, after)) = touched {
             *sum.touched.get_or_insert_default() += after.saturating_sub(before);
@@ -81,7 +81,7 @@ impl MeasuredCost<'_> {
 
 /// Returns the size of the pages that this process has written, in bytes; `None` if the kernel does not report it.
 #[allow(clippy::disallowed_methods, reason = "it is a file of the kernel")]
-fn written() -> Option<u64> {
+fn written_size() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

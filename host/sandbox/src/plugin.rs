@@ -174,15 +174,15 @@ impl PluginState {
         }
     }
 
-    fn timeout(&self, deadline: Deadline, given: Deadline) -> Failure {
-        let why = if deadline < given {
+    fn timeout(&self, deadline: Deadline, call_deadline: Deadline) -> Failure {
+        let limit = if deadline < call_deadline {
             format!("the stage's limit of {:?}", self.limits.time)
         } else {
             "its deadline".to_owned()
         };
         Failure::new(
             FailureKind::Timeout,
-            format!("the plugin gave no verdict within {why}"),
+            format!("the plugin gave no verdict within {limit}"),
         )
     }
 }
@@ -232,18 +232,20 @@ pub(crate) fn mistakes_of(mistakes: Vec<types::SettingsError>) -> Vec<SettingsMi
 
 #[async_trait]
 impl Hook for Plugin {
-    async fn admit(&self, request: &Arc<Request>, given: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, call_deadline: Deadline) -> Result<Response, Failure> {
         let plugin = &self.0;
-        let deadline = given.within(plugin.limits.time);
+        let deadline = call_deadline.within(plugin.limits.time);
         let slot = plugin.slot(deadline).await?;
         let log = CallLog::new(Arc::clone(&plugin.name), request.uid.clone(), plugin.limits.log);
         let call = Box::pin(Arc::clone(plugin).call(Arc::clone(request), deadline, log.clone(), slot));
         match tokio::time::timeout_at(deadline.instant(), run_long(call, &plugin.predictor)).await {
-            Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(plugin.timeout(deadline, given)),
+            Ok(Err(failure)) if failure.kind == FailureKind::Timeout => {
+                Err(plugin.timeout(deadline, call_deadline))
+            }
             Ok(answer) => answer,
             Err(_) => {
                 log.close();
-                Err(plugin.timeout(deadline, given))
+                Err(plugin.timeout(deadline, call_deadline))
             }
         }
     }
@@ -267,13 +269,13 @@ impl PluginState {
 
     async fn permit(
         &self,
-        among: &Arc<Semaphore>,
+        semaphore: &Arc<Semaphore>,
         deadline: Deadline,
     ) -> Result<OwnedSemaphorePermit, Failure> {
-        if let Ok(permit) = Arc::clone(among).try_acquire_owned() {
+        if let Ok(permit) = Arc::clone(semaphore).try_acquire_owned() {
             return Ok(permit);
         }
-        match tokio::time::timeout_at(deadline.instant(), Arc::clone(among).acquire_owned()).await {
+        match tokio::time::timeout_at(deadline.instant(), Arc::clone(semaphore).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
             _ => Err(self.overloaded()),
         }

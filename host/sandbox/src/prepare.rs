@@ -119,10 +119,10 @@ impl Sandbox {
 
 impl Inner {
     pub(crate) fn check_limits(&self, config: &PluginConfig) -> Result<(), Error> {
-        let (wanted, maximum) = (config.limits.memory, self.config.memory_limit_max);
-        if wanted > maximum {
+        let (memory_limit, memory_limit_max) = (config.limits.memory, self.config.memory_limit_max);
+        if memory_limit > memory_limit_max {
             Err(Error::Unusable(format!(
-                "a memory limit of {wanted} bytes is above this host's maximum of {maximum} bytes for a plugin"
+                "a memory limit of {memory_limit} bytes is above this host's maximum of {memory_limit_max} bytes for a plugin"
             )))
         } else {
             Ok(())
@@ -137,7 +137,7 @@ pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
             module.len()
         )));
     }
-    let found = match module {
+    let hint = match module {
         module if module.starts_with(COMPONENT) || module.starts_with(CORE_MODULE) => return Ok(()),
         [] => "; the file is empty",
         module if COMPONENT.starts_with(module) => {
@@ -150,7 +150,7 @@ pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
         _ => "",
     };
     Err(Error::Unusable(format!(
-        "these bytes are not WebAssembly: a component begins with the bytes 00 61 73 6d 0d 00 01 00{found}"
+        "these bytes are not WebAssembly: a component begins with the bytes 00 61 73 6d 0d 00 01 00{hint}"
     )))
 }
 
@@ -189,7 +189,7 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     work: impl AsyncFnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let (awaited, abandoned) = oneshot::channel::<Infallible>();
-    let done = on_thread_for_long_work(move || {
+    let outcome = on_thread_for_long_work(move || {
         let built = Builder::new_current_thread().enable_all().build();
         let runtime = built.map_err(|error| Error::Interrupted(error.to_string()))?;
         let result = runtime.block_on(async {
@@ -206,14 +206,14 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     })
     .await;
     drop(awaited);
-    done.unwrap_or_else(|error| Err(Error::Interrupted(error.to_string())))
+    outcome.unwrap_or_else(|error| Err(Error::Interrupted(error.to_string())))
 }
 
 pub(crate) struct PluginPreparation {
     pub(crate) sandbox: Arc<Inner>,
     /// The permit for this preparation. A compilation holds it until it ends, even if nobody waits for the result any
     /// more. So the number of such forgotten compilations is limited.
-    place: Arc<OwnedSemaphorePermit>,
+    permit: Arc<OwnedSemaphorePermit>,
     pub(crate) fingerprint: String,
     pub(crate) settings: String,
     config: PluginConfig,
@@ -221,9 +221,9 @@ pub(crate) struct PluginPreparation {
 
 impl PluginPreparation {
     pub(crate) async fn new(sandbox: &Sandbox, settings: &str, config: &PluginConfig) -> Result<Self, Error> {
-        let place = Arc::clone(&sandbox.inner.preparations).acquire_owned().await;
+        let permit = Arc::clone(&sandbox.inner.preparations).acquire_owned().await;
         Ok(Self {
-            place: Arc::new(place.map_err(|error| Error::Interrupted(error.to_string()))?),
+            permit: Arc::new(permit.map_err(|error| Error::Interrupted(error.to_string()))?),
             sandbox: Arc::clone(&sandbox.inner),
             fingerprint: sandbox.fingerprint(),
             settings: settings.to_owned(),
@@ -251,9 +251,9 @@ impl PluginPreparation {
                 timeout(limit, work).await
             }
             None => {
-                let place = self.place.clone();
+                let preparation_permit = self.permit.clone();
                 let work = on_thread_for_long_work(move || {
-                    let _place = place;
+                    let _preparation_permit = preparation_permit;
                     // The effort is fixed when an engine is created, so each compilation gets an engine of its own.
                     let compile = || precompile(&Engine::new(&compile_settings(effort))?, &module);
                     match permit {
@@ -261,19 +261,19 @@ impl PluginPreparation {
                         None => compile(),
                     }
                 });
-                timeout(limit, work).await.map(|done| match done {
+                timeout(limit, work).await.map(|outcome| match outcome {
                     Ok(Ok(artifact)) => Ok(artifact.into()),
                     Ok(Err(error)) => Err(Error::refused(chain(&error))),
                     Err(error) => Err(Error::Interrupted(error.to_string())),
                 })
             }
         };
-        let late = |_| {
+        let timeout_error = |_| {
             Err(Error::Unusable(format!(
                 "the module was not compiled within {limit:?}; it may be too large for this machine"
             )))
         };
-        compiled.unwrap_or_else(late)
+        compiled.unwrap_or_else(timeout_error)
     }
 
     pub(crate) fn component(&self, artifact: &Bytes) -> Result<Component, Error> {
@@ -315,15 +315,15 @@ impl PluginPreparation {
             return self.compile(snapshot, Effort::Full).await;
         };
         let digest = Digest::of(&template.bytes);
-        let mut known = shared.0.template.lock().await;
-        let compiled = match &*known {
-            Some((of, compiled)) if *of == digest => compiled.clone(),
+        let mut compiled_template = shared.0.template.lock().await;
+        let compiled = match &*compiled_template {
+            Some((compiled_digest, compiled)) if *compiled_digest == digest => compiled.clone(),
             _ => {
                 let compiled = self.compile(template.bytes.clone(), Effort::Full).await?;
-                known.insert((digest, compiled)).1.clone()
+                compiled_template.insert((digest, compiled)).1.clone()
             }
         };
-        drop(known);
+        drop(compiled_template);
         match template.fill(&compiled) {
             Some(filled) => Ok(filled.into()),
             None => self.compile(snapshot, Effort::Full).await,
@@ -347,9 +347,9 @@ impl PluginPreparation {
                 let linked = link(&self.sandbox, &self.component(&artifact)?)?;
                 let description = self.describe(&linked).await?;
                 let (mut store, instance) = self.configure(&linked).await?;
-                let kept = instrumented.snapshot(&mut store, instance).await?;
+                let snapshot = instrumented.snapshot(&mut store, instance).await?;
                 drop(store);
-                match self.checked_snapshot(kept, &description, shared).await {
+                match self.checked_snapshot(snapshot, &description, shared).await {
                     Ok(artifact) => (description, ConfigurationTime::Snapshot, artifact),
                     Err(reason) => {
                         let artifact = self.compile(module.clone(), Effort::Full).await?;
@@ -388,11 +388,11 @@ impl PluginPreparation {
         let text = |error: Error| error.to_string();
         let artifact = self.compile_snapshot(snapshot?, shared).await.map_err(text)?;
         let linked = link(&self.sandbox, &self.component(&artifact).map_err(text)?).map_err(text)?;
-        let again = self
+        let new_description = self
             .describe(&linked)
             .await
             .map_err(|error| format!("the snapshot does not run: {error}"))?;
-        if again == *description {
+        if new_description == *description {
             Ok(artifact)
         } else {
             Err("the plugin describes itself differently after `configure`".to_owned())

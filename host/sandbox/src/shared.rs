@@ -34,7 +34,7 @@ impl Sandbox {
     /// depend on settings are compiled once for all preparations of the module.
     pub fn share(&self, module: Digest) -> SharedModule {
         let mut modules = self.inner.shared.0.lock();
-        modules.retain(|_, known| known.strong_count() > 0);
+        modules.retain(|_, forms| forms.strong_count() > 0);
         SharedModule(modules.get(&module).and_then(Weak::upgrade).unwrap_or_else(|| {
             let shared = Arc::default();
             modules.insert(module, Arc::downgrade(&shared));

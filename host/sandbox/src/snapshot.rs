@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The maximum memory in a snapshot, in bytes. Compilation needs several copies of it.
-const KEPT: usize = 64 << 20;
+const SNAPSHOT_MEMORY_MAX: usize = 64 << 20;
 
 /// The name of the instance through which wizer reads memories and globals.
 const ACCESS: &str = "wasmtime:wizer/access";
@@ -67,7 +67,7 @@ impl<'a> InstrumentedComponent<'a> {
         let instrumented: wasmtime::Result<(Vec<_>, Vec<_>)> = results.collect();
         let (parts, instrumented) = instrumented.map_err(|error| chain(&error))?;
         let bytes = match &wrapper {
-            Some(wrapper) => wrapper.around(&instrumented, true),
+            Some(wrapper) => wrapper.wrap_parts(&instrumented, true),
             None => instrumented.concat(),
         };
         Ok((
@@ -90,10 +90,10 @@ impl<'a> InstrumentedComponent<'a> {
         // If a resource of the host is still open, the memory may contain a handle of it. The handle would be invalid
         // in the instances that start from the snapshot.
         if !store.data().is_empty() {
-            let open = "`configure` leaves a host resource open, such as a standard stream";
-            return Ok(Err(open.to_owned()));
+            let problem = "`configure` leaves a host resource open, such as a standard stream";
+            return Ok(Err(problem.to_owned()));
         }
-        let mut kept = KeptMemory::default();
+        let mut snapshot_memory = KeptMemory::default();
         // Wizer adds a page to each memory, and reads a whole memory in one step. The call has limits for both, which
         // are raised here.
         store.data_mut().make_room_for_snapshot();
@@ -107,19 +107,19 @@ impl<'a> InstrumentedComponent<'a> {
                     Some(_) => access_to(part),
                     None => ACCESS.to_owned(),
                 },
-                kept: &mut kept,
+                snapshot_memory: &mut snapshot_memory,
                 error: None,
             };
             let snapshot = self.wizer.snapshot_component(context, &mut reader).await;
             let error = reader.error;
-            kept.check()?;
+            snapshot_memory.check()?;
             match (snapshot, error) {
                 (Ok(snapshot), None) => snapshots.push(merge(&snapshot).unwrap_or(snapshot)),
                 (Ok(_), Some(error)) | (Err(error), _) => return Ok(Err(chain(&error))),
             }
         }
         Ok(Ok(match &self.wrapper {
-            Some(wrapper) => wrapper.around(&snapshots, false),
+            Some(wrapper) => wrapper.wrap_parts(&snapshots, false),
             None => snapshots.concat(),
         }))
     }
@@ -143,7 +143,7 @@ impl KeptMemory {
                 .chunks(PAGE)
                 .filter(|page| Some(*page) != ZEROS.get(..page.len()));
             self.bytes = self.bytes.saturating_add(pages.count().saturating_mul(PAGE));
-            let fits = self.bytes <= KEPT;
+            let fits = self.bytes <= SNAPSHOT_MEMORY_MAX;
             self.is_copied.insert(name.to_owned(), fits);
             fits
         });
@@ -151,10 +151,10 @@ impl KeptMemory {
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.bytes > KEPT {
+        if self.bytes > SNAPSHOT_MEMORY_MAX {
             let bytes = self.bytes;
             return Err(Error::Unusable(format!(
-                "`configure` leaves {bytes} bytes of memory that are not zero, and at most {KEPT} can be kept for the \
+                "`configure` leaves {bytes} bytes of memory that are not zero, and at most {SNAPSHOT_MEMORY_MAX} can be kept for the \
                  calls; prepare less in it, such as only what the settings name, or overwrite with zeros what calls do \
                  not need"
             )));
@@ -226,13 +226,13 @@ impl<'a> WrapperComponent<'a> {
 
     /// Encodes the component again, with its nested components replaced by `parts`, in the same order. If `give_access`
     /// is set, the component also exports the memories and globals of these parts.
-    fn around(&self, parts: &[Vec<u8>], give_access: bool) -> Vec<u8> {
+    fn wrap_parts(&self, parts: &[Vec<u8>], give_access: bool) -> Vec<u8> {
         let mut component = wasm_encoder::Component::new();
         let (mut aliases, mut exports) = (ComponentAliasSection::new(), ComponentExportSection::new());
         let kind = ComponentExportKind::Instance;
-        let mut replaced = parts.iter().enumerate();
+        let mut replacements = parts.iter().enumerate();
         for SnapshotSection { raw, instance } in &self.sections {
-            let replacement = instance.and_then(|instance| Some((instance, replaced.next()?)));
+            let replacement = instance.and_then(|instance| Some((instance, replacements.next()?)));
             let Some((instance, (part, data))) = replacement else {
                 component.section(raw);
                 continue;
@@ -328,7 +328,7 @@ struct InstanceReader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
     access: String,
-    kept: &'a mut KeptMemory,
+    snapshot_memory: &'a mut KeptMemory,
     /// The first error of a read. Values that were read after it are meaningless.
     error: Option<wasmtime::Error>,
 }
@@ -348,15 +348,15 @@ impl InstanceReader<'_> {
     }
 
     async fn call<R: Lift + Send + Sync + 'static>(&mut self, function: &str) -> wasmtime::Result<R> {
-        let absent = || wasmtime::format_err!("`{}#{function}` is absent", self.access);
+        let absent_error = || wasmtime::format_err!("`{}#{function}` is absent", self.access);
         let (_, parent) = self
             .instance
             .get_export(&mut *self.store, None, &self.access)
-            .ok_or_else(absent)?;
+            .ok_or_else(absent_error)?;
         let (_, index) = self
             .instance
             .get_export(&mut *self.store, Some(&parent), function)
-            .ok_or_else(absent)?;
+            .ok_or_else(absent_error)?;
         let function = self
             .instance
             .get_typed_func::<(), (R,)>(&mut *self.store, index)?;
@@ -369,7 +369,7 @@ impl ComponentInstanceState for InstanceReader<'_> {
         match self.read::<WasmList<u8>>(func).await {
             Some(list) => {
                 let name = format!("{}#{func}", self.access);
-                contents(self.kept.part(&name, list.as_le_slice(&*self.store)));
+                contents(self.snapshot_memory.part(&name, list.as_le_slice(&*self.store)));
             }
             None => contents(&[]),
         }

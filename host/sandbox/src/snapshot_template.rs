@@ -53,13 +53,13 @@ impl SnapshotTemplate {
     pub(crate) fn fill(&self, compiled: &[u8]) -> Option<Vec<u8>> {
         let mut filled = compiled.to_vec();
         for MemoryData { data, filler } in &self.memory_data {
-            let mut places = memmem::find_iter(compiled, filler);
-            let place = places.next()?;
-            if places.next().is_some() {
+            let mut positions = memmem::find_iter(compiled, filler);
+            let position = positions.next()?;
+            if positions.next().is_some() {
                 return None;
             }
             filled
-                .get_mut(place..place.checked_add(data.len())?)?
+                .get_mut(position..position.checked_add(data.len())?)?
                 .copy_from_slice(data);
         }
         Some(filled)
@@ -88,14 +88,14 @@ fn sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>
 fn component(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result<Vec<u8>> {
     let mut template = wasm_encoder::Component::new();
     for (_, RawSection { id, data }) in sections(bytes)? {
-        let replaced = match id {
+        let new_data = match id {
             CORE_MODULE_SECTION => module(data, memory_data)?,
             COMPONENT_SECTION => Some(component(data, memory_data)?),
             _ => None,
         };
         template.section(&RawSection {
             id,
-            data: replaced.as_deref().unwrap_or(data),
+            data: new_data.as_deref().unwrap_or(data),
         });
     }
     Ok(template.finish())
@@ -105,7 +105,7 @@ fn component(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Res
 fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result<Option<Vec<u8>>> {
     let sections = sections(bytes)?;
     let mut memories = Vec::new();
-    let mut replaced = None;
+    let mut data_part = None;
     for (payload, _) in &sections {
         match payload {
             Payload::ImportSection(section) => {
@@ -123,7 +123,7 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
                 let [memory] = memories.as_slice() else {
                     return Ok(None);
                 };
-                replaced = DataPart::read(memory, section)?;
+                data_part = DataPart::read(memory, section)?;
             }
             _ => {}
         }
@@ -132,7 +132,7 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
         passive,
         start,
         image: data,
-    }) = replaced
+    }) = data_part
     else {
         return Ok(None);
     };
@@ -212,9 +212,9 @@ impl<'a> DataPart<'a> {
         }
         let mut data = vec![0; length];
         for (offset, bytes) in segments {
-            let from = offset.saturating_sub(start) as usize;
-            if let Some(place) = data.get_mut(from..from.saturating_add(bytes.len())) {
-                place.copy_from_slice(bytes);
+            let start_index = offset.saturating_sub(start) as usize;
+            if let Some(target) = data.get_mut(start_index..start_index.saturating_add(bytes.len())) {
+                target.copy_from_slice(bytes);
             }
         }
         Ok(Some(Self {

@@ -200,17 +200,17 @@ impl ResourceLimiter for StoreMemory {
             // The memory has reached the maximum that the module itself declares, which is not an error of the host.
             return Ok(false);
         }
-        let wanted = self.used.saturating_add(desired.saturating_sub(current));
-        if wanted > self.limit {
+        let desired_total = self.used.saturating_add(desired.saturating_sub(current));
+        if desired_total > self.limit {
             return Err(Violation::error(
                 FailureKind::Memory,
                 format!(
-                    "the plugin asked for {wanted} bytes of memory; the limit is {}",
+                    "the plugin asked for {desired_total} bytes of memory; the limit is {}",
                     self.limit
                 ),
             ));
         }
-        self.used = wanted;
+        self.used = desired_total;
         Ok(true)
     }
 

@@ -126,7 +126,7 @@ fn is_confined(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     ["NoNewPrivs:\t1", "Seccomp:\t2"]
         .iter()
-        .all(|line| status.lines().any(|found| found == *line))
+        .all(|line| status.lines().any(|status_line| status_line == *line))
 }
 
 async fn until(condition: impl Fn() -> bool) {

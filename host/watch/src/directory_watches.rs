@@ -35,8 +35,8 @@ pub(crate) struct EventSignal {
     /// Whether the last event is the end of a change: a file was closed by its writer, or renamed.
     is_settled: AtomicBool,
     /// The watched files that a program is writing, each with the time of its last write.
-    written: Mutex<HashMap<PathBuf, Instant>>,
-    watched: Mutex<WatchedPaths>,
+    last_writes: Mutex<HashMap<PathBuf, Instant>>,
+    watched_paths: Mutex<WatchedPaths>,
 }
 
 #[derive(Debug, Default)]
@@ -59,68 +59,72 @@ impl EventSignal {
 
     /// Returns whether any watched file is open and was written to within this time.
     pub(crate) fn is_written_to(&self, within: Duration) -> bool {
-        !self.written_to(within).is_empty()
+        !self.recently_written_files(within).is_empty()
     }
 
-    pub(crate) fn written_to(&self, within: Duration) -> Vec<PathBuf> {
-        let mut written = self.written.lock();
-        written.retain(|_, last| last.elapsed() < within);
-        let mut paths: Vec<PathBuf> = written.keys().cloned().collect();
+    pub(crate) fn recently_written_files(&self, within: Duration) -> Vec<PathBuf> {
+        let mut last_writes = self.last_writes.lock();
+        last_writes.retain(|_, last| last.elapsed() < within);
+        let mut paths: Vec<PathBuf> = last_writes.keys().cloned().collect();
         paths.sort();
         paths
     }
 
     fn record_opened(&self, mut paths: Vec<PathBuf>) -> bool {
         {
-            let watched = self.watched.lock();
+            let watched_paths = self.watched_paths.lock();
             paths.retain(|path| {
                 // A program may write to other files in a watched directory all the time, such as log files. Their
                 // names show that they are not watched, so the slower check with `canonicalize` is skipped for them.
-                if !is_selected_file(path, watched.extensions)
-                    && !path.file_name().is_some_and(|name| watched.names.contains(name))
+                if !is_selected_file(path, watched_paths.extensions)
+                    && !path
+                        .file_name()
+                        .is_some_and(|name| watched_paths.names.contains(name))
                 {
                     return false;
                 }
                 let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
                 let is_watched = |directory: PathBuf| {
                     let file = directory.join(path.file_name().unwrap_or_default());
-                    watched.paths.contains(&file)
-                        || watched.paths.contains(&directory) && is_selected_file(&file, watched.extensions)
+                    watched_paths.paths.contains(&file)
+                        || watched_paths.paths.contains(&directory)
+                            && is_selected_file(&file, watched_paths.extensions)
                 };
                 directory.is_some_and(is_watched)
             });
         }
         let is_any = !paths.is_empty();
-        let mut written = self.written.lock();
-        written.extend(paths.into_iter().map(|path| (path, Instant::now())));
+        let mut last_writes = self.last_writes.lock();
+        last_writes.extend(paths.into_iter().map(|path| (path, Instant::now())));
         is_any
     }
 
     fn set_watched(&self, paths: &[PathBuf], extensions: Extensions) {
-        let mut now = HashSet::new();
+        let mut resolved_paths = HashSet::new();
         for path in paths {
             if let Ok(target) = path.canonicalize() {
                 let directories = trail::directories(path).into_iter();
-                let below = directories.filter_map(|directory| directory.canonicalize().ok());
-                now.extend(below.filter(|directory| directory.starts_with(&target)));
-                now.insert(target);
+                let resolved_directories = directories.filter_map(|directory| directory.canonicalize().ok());
+                resolved_paths
+                    .extend(resolved_directories.filter(|directory| directory.starts_with(&target)));
+                resolved_paths.insert(target);
             } else if let Some(Ok(directory)) = path.parent().map(Path::canonicalize) {
-                now.insert(directory.join(path.file_name().unwrap_or_default()));
+                resolved_paths.insert(directory.join(path.file_name().unwrap_or_default()));
             }
         }
-        let names = now.iter().filter_map(|path| path.file_name());
-        let watched = WatchedPaths {
+        let names = resolved_paths.iter().filter_map(|path| path.file_name());
+        let watched_paths = WatchedPaths {
             names: names.map(OsStr::to_owned).collect(),
-            paths: now,
+            paths: resolved_paths,
             extensions,
         };
-        *self.watched.lock() = watched;
+        *self.watched_paths.lock() = watched_paths;
     }
 
     fn record_closed(&self, paths: &[PathBuf]) {
-        let mut written = self.written.lock();
+        let mut last_writes = self.last_writes.lock();
         for path in paths {
-            written.remove(path);
+            last_writes.remove(path);
         }
     }
 }
@@ -175,7 +179,7 @@ pub(crate) struct DirectoryWatches {
     open: OpenWatcher,
     signal: Arc<EventSignal>,
     watcher: Option<RecommendedWatcher>,
-    watched: BTreeSet<PathBuf>,
+    watched_directories: BTreeSet<PathBuf>,
     poll: Duration,
     has_warned: bool,
 }
@@ -188,7 +192,7 @@ impl DirectoryWatches {
             open,
             signal,
             watcher: None,
-            watched: BTreeSet::new(),
+            watched_directories: BTreeSet::new(),
             poll,
             has_warned: false,
         }
@@ -206,26 +210,26 @@ impl DirectoryWatches {
         };
         self.signal.set_watched(paths, extensions);
         // If a directory is renamed, its registration moves with it. So all directories are registered again.
-        for directory in std::mem::take(&mut self.watched) {
+        for directory in std::mem::take(&mut self.watched_directories) {
             if let Err(error) = watcher.unwatch(&directory) {
                 tracing::trace!(%error, directory = %directory.display(), "it is no longer watched");
             }
         }
-        let mut failed = None;
+        let mut last_error = None;
         for directory in paths.iter().flat_map(|path| trail::directories(path)) {
-            if self.watched.contains(&directory) {
+            if self.watched_directories.contains(&directory) {
                 continue;
             }
             match watcher.watch(&directory, RecursiveMode::NonRecursive) {
                 Ok(()) => {
-                    self.watched.insert(directory);
+                    self.watched_directories.insert(directory);
                 }
                 // The directory has just been removed.
                 Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
-                Err(error) => failed = Some(error),
+                Err(error) => last_error = Some(error),
             }
         }
-        if let Some(error) = failed {
+        if let Some(error) = last_error {
             self.warn(&error);
         }
     }
@@ -268,18 +272,18 @@ mod tests {
         ] {
             let signal = Arc::new(EventSignal::default());
             EventHandler(signal.clone()).handle_event(Ok(Event::new(kind).set_flag(Flag::Rescan)));
-            assert_eq!(signalled(&signal).await, expected, "{kind:?}");
+            assert_eq!(take_signal(&signal).await, expected, "{kind:?}");
         }
         let signal = Arc::new(EventSignal::default());
         EventHandler(signal.clone()).handle_event(Err(notify::Error::generic("lost")));
-        assert_eq!(signalled(&signal).await, Some(false));
+        assert_eq!(take_signal(&signal).await, Some(false));
     }
 
     #[tokio::test]
     async fn writes_to_files_that_are_not_watched_are_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
-        let watched = [root.join("rules.txt"), root.join("chains")];
+        let watched_paths = [root.join("rules.txt"), root.join("chains")];
         std::fs::create_dir(root.join("chains")).unwrap();
         for (file, expected) in [
             ("rules.txt", Some(false)),
@@ -289,17 +293,17 @@ mod tests {
             ("chains/rules.txt", None),
         ] {
             let signal = Arc::new(EventSignal::default());
-            signal.set_watched(&watched, &["yaml"]);
+            signal.set_watched(&watched_paths, &["yaml"]);
             let kind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
             let event = Event::new(kind).add_path(root.join(file));
             EventHandler(signal.clone()).handle_event(Ok(event));
-            assert_eq!(signalled(&signal).await, expected, "{file}");
+            assert_eq!(take_signal(&signal).await, expected, "{file}");
         }
     }
 
     /// Returns whether an event has arrived, and if so, whether it was the end of a change, such as the closing of a
     /// written file. Returns `None` if no event has arrived.
-    async fn signalled(signal: &EventSignal) -> Option<bool> {
+    async fn take_signal(signal: &EventSignal) -> Option<bool> {
         tokio::time::timeout(Duration::ZERO, signal.notify.notified())
             .await
             .ok()

@@ -155,7 +155,7 @@ fn read_from(file: &mut File, metadata: &Metadata, limit: u64) -> io::Result<Vec
 
 fn check_regular(metadata: &Metadata) -> io::Result<()> {
     let kind = metadata.file_type();
-    let what = if kind.is_file() {
+    let kind_name = if kind.is_file() {
         return Ok(());
     } else if kind.is_dir() {
         "a directory"
@@ -168,7 +168,7 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
     } else {
         "something else"
     };
-    let message = format!("it is {what}, not a regular file");
+    let message = format!("it is {kind_name}, not a regular file");
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
@@ -182,12 +182,12 @@ pub enum SecretError {
 }
 
 impl SecretError {
-    /// Returns the error as a message for the operator. `what` describes the file, such as `the key file`.
-    pub fn describe(&self, path: &Path, what: &str) -> String {
+    /// Returns the error as a message for the operator. `subject` describes the file, such as `the key file`.
+    pub fn describe(&self, path: &Path, subject: &str) -> String {
         let name = path.display();
         match self {
             Self::Unreadable(error) => format!("{name}: {error}"),
-            Self::WorldReadable => format!("{name}: {what} is world-readable: chmod o-r {name}"),
+            Self::WorldReadable => format!("{name}: {subject} is world-readable: chmod o-r {name}"),
         }
     }
 }

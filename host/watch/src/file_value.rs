@@ -20,7 +20,7 @@ struct Inner<T> {
 
 struct ValueFile<T> {
     load: Arc<dyn Fn() -> Result<T, String> + Send + Sync>,
-    seen: Fingerprint,
+    fingerprint: Fingerprint,
     problem: Mutex<Option<String>>,
 }
 
@@ -45,11 +45,11 @@ impl<T> FileValue<T> {
         load: impl Fn() -> Result<T, E> + Send + Sync + 'static,
     ) -> Result<Self, E> {
         // The fingerprint is taken before the files are read, so that no change is missed.
-        let seen = Fingerprint::read(files);
+        let fingerprint = Fingerprint::read(files);
         let value = load()?;
         let source = ValueFile {
             load: Arc::new(move || load().map_err(|error| error.to_string())),
-            seen,
+            fingerprint,
             problem: Mutex::new(None),
         };
         Ok(Self::new(value, Some(source)))
@@ -78,7 +78,7 @@ impl<T: Send + Sync + 'static> FileValue<T> {
         let Some(source) = &self.0.source else {
             return std::future::pending().await;
         };
-        let mut watch = Watch::since(source.seen.clone(), WatchConfig::default());
+        let mut watch = Watch::since(source.fingerprint.clone(), WatchConfig::default());
         loop {
             watch.changed().await;
             self.load_from(source, &mut report).await;

@@ -31,7 +31,7 @@ pub fn is_selected_file(path: &Path, extensions: Extensions) -> bool {
     let is_known = |extension: &OsStr| {
         extensions
             .iter()
-            .any(|known| extension.eq_ignore_ascii_case(known))
+            .any(|selected_extension| extension.eq_ignore_ascii_case(selected_extension))
     };
     extensions.is_empty()
         || path.file_name().is_some_and(|name| !is_hidden(name)) && path.extension().is_some_and(is_known)

@@ -64,7 +64,7 @@ const SECOND_LOOK: u32 = 5;
 #[derive(Debug)]
 pub struct Watch {
     config: WatchConfig,
-    seen: Fingerprint,
+    fingerprint: Fingerprint,
     /// Whether a file may have changed since the last check, so that the next check is due now.
     is_due: bool,
     /// Whether the operating system has reported an event since the last check.
@@ -88,20 +88,24 @@ impl Watch {
     /// The paths need not exist. The files of a directory are watched, but not its subdirectories.
     pub async fn new(paths: impl IntoIterator<Item = PathBuf>, config: WatchConfig) -> Self {
         let paths: Vec<PathBuf> = paths.into_iter().collect();
-        let seen = blocking(move || Fingerprint::read(paths)).await;
-        Self::since(seen, config)
+        let fingerprint = blocking(move || Fingerprint::read(paths)).await;
+        Self::since(fingerprint, config)
     }
 
     /// Watches the paths in a fingerprint, and reports the changes that were made after the fingerprint was taken.
-    pub fn since(seen: Fingerprint, config: WatchConfig) -> Self {
-        Self::with_opener(seen, config, directory_watches::open)
+    pub fn since(fingerprint: Fingerprint, config: WatchConfig) -> Self {
+        Self::with_opener(fingerprint, config, directory_watches::open)
     }
 
-    fn with_opener(seen: Fingerprint, config: WatchConfig, open: directory_watches::OpenWatcher) -> Self {
+    fn with_opener(
+        fingerprint: Fingerprint,
+        config: WatchConfig,
+        open: directory_watches::OpenWatcher,
+    ) -> Self {
         let signal = Arc::new(EventSignal::default());
         Self {
             config,
-            seen,
+            fingerprint,
             is_due: true,
             is_notified: false,
             next_poll: Instant::now() + config.poll,
@@ -123,14 +127,14 @@ impl Watch {
 
     /// Returns the paths that are watched.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        self.seen.contents.keys()
+        self.fingerprint.contents.keys()
     }
 
-    /// Watches the paths in `seen` instead of the current paths. Reports the changes that were made after the
-    /// fingerprint `seen` was taken.
-    pub fn expect(&mut self, seen: Fingerprint) {
-        self.is_due |= self.seen != seen;
-        self.seen = seen;
+    /// Watches the paths in `fingerprint` instead of the current paths. Reports the changes that were made after the
+    /// fingerprint was taken.
+    pub fn expect(&mut self, fingerprint: Fingerprint) {
+        self.is_due |= self.fingerprint != fingerprint;
+        self.fingerprint = fingerprint;
     }
 
     /// Waits for a change, and returns the paths whose content has changed since they were last reported. Cancel safe.
@@ -139,31 +143,31 @@ impl Watch {
             if !self.is_due {
                 self.wait().await;
             }
-            let mut found = self.look().await;
-            if found != self.seen && !self.signal.is_settled() {
-                found = self.until_quiet(found).await;
+            let mut current = self.look().await;
+            if current != self.fingerprint && !self.signal.is_settled() {
+                current = self.until_quiet(current).await;
             }
             self.is_due = false;
             self.next_poll = Instant::now() + self.config.poll;
-            let changed = found.differs_from(&self.seen);
-            self.seen = found;
-            if !changed.is_empty() {
-                return changed;
+            let changed_paths = current.differs_from(&self.fingerprint);
+            self.fingerprint = current;
+            if !changed_paths.is_empty() {
+                return changed_paths;
             }
         }
     }
 
     /// Repeats the check until two checks in a row find the same content, but gives up after a while. Returns what the
     /// last check found.
-    async fn until_quiet(&self, mut found: Fingerprint) -> Fingerprint {
-        let latest = Instant::now() + self.config.hold * PATIENCE;
+    async fn until_quiet(&self, mut previous: Fingerprint) -> Fingerprint {
+        let deadline = Instant::now() + self.config.hold * PATIENCE;
         loop {
             tokio::time::sleep(self.config.settle * SECOND_LOOK).await;
-            let again = self.look().await;
-            if again == found || Instant::now() >= latest {
-                return again;
+            let current = self.look().await;
+            if current == previous || Instant::now() >= deadline {
+                return current;
             }
-            found = again;
+            previous = current;
         }
     }
 
@@ -182,8 +186,11 @@ impl Watch {
                 } else {
                     (self.config.debounce, self.config.debounce)
                 };
-                let quiet = (Instant::now() + pause).min(started + patience * PATIENCE);
-                if timeout_at(quiet, self.signal.notify.notified()).await.is_err() {
+                let quiet_deadline = (Instant::now() + pause).min(started + patience * PATIENCE);
+                if timeout_at(quiet_deadline, self.signal.notify.notified())
+                    .await
+                    .is_err()
+                {
                     break;
                 }
             }
@@ -194,7 +201,7 @@ impl Watch {
 
     async fn look(&self) -> Fingerprint {
         let paths: Vec<PathBuf> = self.paths().cloned().collect();
-        let extensions = self.seen.extensions;
+        let extensions = self.fingerprint.extensions;
         let scanner = self.scanner.clone();
         blocking(move || {
             let mut scanner = scanner.lock();
@@ -221,11 +228,11 @@ impl FileWriters {
     /// Waits until no watched file is being written, but at most for `patience`. Returns the files still being written.
     /// A file counts as being written until [`WatchConfig::hold`] after its last write, unless it is closed before.
     pub async fn wait_and_list_unfinished(&self, patience: Duration) -> Vec<PathBuf> {
-        let latest = Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         loop {
-            let written = self.signal.written_to(self.config.hold);
-            if written.is_empty() || Instant::now() >= latest {
-                return written;
+            let unfinished_files = self.signal.recently_written_files(self.config.hold);
+            if unfinished_files.is_empty() || Instant::now() >= deadline {
+                return unfinished_files;
             }
             tokio::time::sleep(self.config.settle).await;
         }
@@ -234,7 +241,7 @@ impl FileWriters {
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
+        Ok(output) => output,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             // The runtime is shutting down and will drop this future, which therefore never completes.

@@ -26,20 +26,20 @@ const POLLED: WatchConfig = WatchConfig {
     poll: Duration::from_millis(10),
 };
 
-fn none_left(_: directory_watches::EventHandler) -> notify::Result<notify::RecommendedWatcher> {
+fn refuse_watcher(_: directory_watches::EventHandler) -> notify::Result<notify::RecommendedWatcher> {
     Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))
 }
 
 fn watch(paths: &[PathBuf], is_noticed: bool) -> Watch {
-    let seen = Fingerprint::read(paths.to_vec());
+    let fingerprint = Fingerprint::read(paths.to_vec());
     if is_noticed {
-        Watch::since(seen, NOTICED)
+        Watch::since(fingerprint, NOTICED)
     } else {
-        Watch::with_opener(seen, POLLED, none_left)
+        Watch::with_opener(fingerprint, POLLED, refuse_watcher)
     }
 }
 
-async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
+async fn next_change(watch: &mut Watch) -> Vec<PathBuf> {
     tokio::time::timeout(SOON, watch.changed())
         .await
         .expect("no change is seen")
@@ -47,9 +47,9 @@ async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
 
 /// Makes sure that the initial check of the watch is over: changes a scratch file, and waits until the watch reports
 /// this file.
-async fn armed(watch: &mut Watch, scratch: &Path) {
+async fn arm(watch: &mut Watch, scratch: &Path) {
     fs::write(scratch, "armed").unwrap();
-    assert_eq!(changed(watch).await, [scratch]);
+    assert_eq!(next_change(watch).await, [scratch]);
 }
 
 fn write(path: PathBuf, text: &str) {
@@ -193,12 +193,12 @@ async fn a_file_change_is_reported_however_it_is_made() {
             let (path, scratch) = (root.join(path), root.join("scratch/file"));
             fs::create_dir(root.join("scratch")).unwrap();
             let mut watch = watch(&[path.clone(), scratch.clone()], is_noticed);
-            armed(&mut watch, &scratch).await;
+            arm(&mut watch, &scratch).await;
             for (number, step) in steps.iter().enumerate() {
                 step(root);
-                let seen = tokio::time::timeout(SOON, watch.changed()).await;
+                let change = tokio::time::timeout(SOON, watch.changed()).await;
                 assert_eq!(
-                    seen,
+                    change,
                     Ok(vec![path.clone()]),
                     "{case}, step {number}, noticed: {is_noticed}"
                 );
@@ -206,10 +206,10 @@ async fn a_file_change_is_reported_however_it_is_made() {
                 // changes at once, or one after the other. So the test calls `changed` until the watch has seen the
                 // current files.
                 while !Fingerprint::read([path.clone()])
-                    .differs_from(&watch.seen)
+                    .differs_from(&watch.fingerprint)
                     .is_empty()
                 {
-                    changed(&mut watch).await;
+                    next_change(&mut watch).await;
                 }
             }
         }
@@ -242,10 +242,10 @@ async fn writes_that_leave_the_content_the_same_are_not_reported() {
         write(root.join("file"), "1");
         let other = root.join("other");
         let mut watch = watch(&[root.join("file"), other.clone()], true);
-        armed(&mut watch, &other).await;
+        arm(&mut watch, &other).await;
         step(root);
         write(other.clone(), "2");
-        assert_eq!(changed(&mut watch).await, [other], "{case}");
+        assert_eq!(next_change(&mut watch).await, [other], "{case}");
     }
 }
 
@@ -254,20 +254,20 @@ async fn a_change_is_reported_even_if_the_waiting_future_was_dropped_before() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("file");
     let mut watch = watch(std::slice::from_ref(&file), true);
-    armed(&mut watch, &file).await;
+    arm(&mut watch, &file).await;
     fs::write(&file, "2").unwrap();
     // The test calls `changed` again and again, and cancels each call after a timeout that is 200 µs longer than the
     // one before. So the calls are cancelled at different await points. No cancellation may lose the change.
-    let seen = tokio::time::timeout(SOON, async {
+    let change = tokio::time::timeout(SOON, async {
         let mut patience = Duration::ZERO;
         loop {
-            if let Ok(seen) = tokio::time::timeout(patience, watch.changed()).await {
-                return seen;
+            if let Ok(paths) = tokio::time::timeout(patience, watch.changed()).await {
+                return paths;
             }
             patience += Duration::from_micros(200);
         }
     });
-    assert_eq!(seen.await.unwrap(), [file]);
+    assert_eq!(change.await.unwrap(), [file]);
 }
 
 #[tokio::test]
@@ -275,16 +275,16 @@ async fn the_watched_paths_can_be_replaced() {
     let directory = TempDir::new().unwrap();
     let [a, b, c] = ["a", "b", "c"].map(|name| directory.path().join(name));
     let mut watch = watch(&[a.clone(), b.clone()], true);
-    armed(&mut watch, &a).await;
+    arm(&mut watch, &a).await;
     fs::write(&a, "2").unwrap();
     fs::write(&c, "before").unwrap();
     watch.expect(Fingerprint::read([b.clone(), c.clone()]));
     fs::write(&b, "2").unwrap();
     assert_eq!(watch.paths().collect::<Vec<_>>(), [&b, &c]);
-    assert_eq!(changed(&mut watch).await, [b]);
+    assert_eq!(next_change(&mut watch).await, [b]);
     fs::write(&a, "3").unwrap();
     fs::write(&c, "3").unwrap();
-    assert_eq!(changed(&mut watch).await, [c]);
+    assert_eq!(next_change(&mut watch).await, [c]);
 }
 
 #[tokio::test]
@@ -292,10 +292,10 @@ async fn changes_since_a_fingerprint_are_reported() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "1").unwrap();
-    let seen = Fingerprint::read([file.clone()]);
+    let fingerprint = Fingerprint::read([file.clone()]);
     fs::write(&file, "2").unwrap();
-    let mut watch = Watch::since(seen, NOTICED);
-    assert_eq!(changed(&mut watch).await, [file]);
+    let mut watch = Watch::since(fingerprint, NOTICED);
+    assert_eq!(next_change(&mut watch).await, [file]);
 }
 
 #[tokio::test]
@@ -308,9 +308,9 @@ async fn a_change_is_reported_as_soon_as_its_writer_closes_the_file() {
         ..NOTICED
     };
     let mut watch = Watch::since(Fingerprint::read(paths), config);
-    armed(&mut watch, &scratch).await;
+    arm(&mut watch, &scratch).await;
     fs::write(&file, "1").unwrap();
-    assert_eq!(changed(&mut watch).await, [file]);
+    assert_eq!(next_change(&mut watch).await, [file]);
 }
 
 #[tokio::test]
@@ -319,37 +319,41 @@ async fn a_change_to_an_open_file_is_reported_after_the_last_write() {
     let directory = TempDir::new().unwrap();
     let [file, scratch] = ["file", "scratch"].map(|name| directory.path().join(name));
     let paths = [file.clone(), scratch.clone()];
-    let held = WatchConfig {
+    let hold_config = WatchConfig {
         hold: NEVER,
         ..NOTICED
     };
-    let mut watch = Watch::since(Fingerprint::read(paths.clone()), held);
-    armed(&mut watch, &scratch).await;
+    let mut watch = Watch::since(Fingerprint::read(paths.clone()), hold_config);
+    arm(&mut watch, &scratch).await;
     for step in ["made", "written anew"] {
         let mut writer = fs::File::create(&file).unwrap();
         for half in ["the first half, ", "the second half"] {
-            let seen = tokio::time::timeout(held.debounce * 40, watch.changed()).await;
-            assert!(seen.is_err(), "{step}: before {half:?}");
+            let change = tokio::time::timeout(hold_config.debounce * 40, watch.changed()).await;
+            assert!(change.is_err(), "{step}: before {half:?}");
             writer.write_all(format!("{step}: {half}").as_bytes()).unwrap();
         }
         drop(writer);
-        assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file), "{step}");
-        assert_eq!(watch.seen, Fingerprint::read(paths.clone()), "{step}");
+        assert_eq!(
+            next_change(&mut watch).await,
+            std::slice::from_ref(&file),
+            "{step}"
+        );
+        assert_eq!(watch.fingerprint, Fingerprint::read(paths.clone()), "{step}");
     }
     let mut neighbour = fs::File::create(directory.path().join("neighbour")).unwrap();
     neighbour.write_all(b"a line").unwrap();
     fs::write(&file, "whole").unwrap();
-    assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file));
-    let brief = WatchConfig {
+    assert_eq!(next_change(&mut watch).await, std::slice::from_ref(&file));
+    let brief_hold_config = WatchConfig {
         hold: Duration::from_millis(50),
         ..NOTICED
     };
     fs::write(&scratch, "not armed").unwrap();
-    let mut watch = Watch::since(Fingerprint::read(paths), brief);
-    armed(&mut watch, &scratch).await;
+    let mut watch = Watch::since(Fingerprint::read(paths), brief_hold_config);
+    arm(&mut watch, &scratch).await;
     let mut writer = fs::File::create(&file).unwrap();
     writer.write_all(b"a half").unwrap();
-    assert_eq!(changed(&mut watch).await, [file]);
+    assert_eq!(next_change(&mut watch).await, [file]);
 }
 
 #[tokio::test]
@@ -358,24 +362,24 @@ async fn files_that_are_still_being_written_are_listed() {
     let directory = TempDir::new().unwrap();
     // Notifications contain the canonical path, so the test compares with that.
     let file = directory.path().canonicalize().unwrap().join("file");
-    let held = WatchConfig {
+    let hold_config = WatchConfig {
         hold: NEVER,
         ..NOTICED
     };
-    let mut watch = Watch::since(Fingerprint::read([file.clone()]), held);
-    armed(&mut watch, &file).await;
+    let mut watch = Watch::since(Fingerprint::read([file.clone()]), hold_config);
+    arm(&mut watch, &file).await;
     let writers = watch.writers();
     assert_eq!(writers.wait_and_list_unfinished(NEVER).await, [] as [PathBuf; 0]);
     let mut writer = fs::File::create(&file).unwrap();
     writer.write_all(b"a half").unwrap();
-    let patience = held.settle * 40;
-    let named = tokio::time::timeout(SOON, async {
+    let patience = hold_config.settle * 40;
+    let unfinished_files = tokio::time::timeout(SOON, async {
         while writers.wait_and_list_unfinished(patience).await.is_empty() {
             tokio::task::yield_now().await;
         }
         writers.wait_and_list_unfinished(patience).await
     });
-    assert_eq!(named.await.unwrap(), std::slice::from_ref(&file));
+    assert_eq!(unfinished_files.await.unwrap(), std::slice::from_ref(&file));
     drop(writer);
     let finished = tokio::time::timeout(SOON, writers.wait_and_list_unfinished(NEVER));
     assert_eq!(finished.await.unwrap(), [] as [PathBuf; 0]);

@@ -5,52 +5,52 @@ use std::{
 };
 
 /// The maximum number of symbolic links that are followed in one path, which is Linux's limit.
-const MOST_LINKS: usize = 40;
+const LINKS_MAX: usize = 40;
 
 /// Returns the directories on the way to this path, including the way through symbolic links. A change in any of these
 /// directories may alter what the path leads to.
 pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
-    follow(path, &mut found);
+    let mut directories = BTreeSet::new();
+    follow(path, &mut directories);
     if let Ok(entries) = std::fs::read_dir(path) {
         // An entry of a directory may be a link to a file in another directory, as in mounted ConfigMaps.
         for entry in entries.flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-                follow(&entry.path(), &mut found);
+                follow(&entry.path(), &mut directories);
             }
         }
     }
-    found
+    directories
 }
 
-fn follow(path: &Path, found: &mut BTreeSet<PathBuf>) {
-    let mut at = PathBuf::from(".");
+fn follow(path: &Path, directories: &mut BTreeSet<PathBuf>) {
+    let mut directory = PathBuf::from(".");
     let mut rest: Vec<OsString> = Vec::new();
     push(&mut rest, path);
     let mut links = 0;
     while let Some(name) = rest.pop() {
-        let next = at.join(&name);
+        let next = directory.join(&name);
         let Ok(metadata) = next.symlink_metadata() else {
-            found.insert(at);
+            directories.insert(directory);
             return;
         };
         if metadata.is_symlink() {
-            found.insert(at.clone());
+            directories.insert(directory.clone());
             links += 1;
             match std::fs::read_link(&next) {
-                Ok(target) if links <= MOST_LINKS => push(&mut rest, &target),
+                Ok(target) if links <= LINKS_MAX => push(&mut rest, &target),
                 _ => return,
             }
             continue;
         }
         if rest.is_empty() {
-            found.insert(at);
+            directories.insert(directory);
             if metadata.is_dir() {
-                found.insert(next);
+                directories.insert(next);
             }
             return;
         }
-        at = next;
+        directory = next;
     }
 }
 
@@ -60,10 +60,10 @@ fn push(rest: &mut Vec<OsString>, path: &Path) {
         .components()
         .filter(|part| *part != Component::CurDir)
         .map(|part| part.as_os_str().to_owned());
-    let at = rest.len();
+    let start = rest.len();
     rest.extend(parts);
-    if let Some(new) = rest.get_mut(at..) {
-        new.reverse();
+    if let Some(new_parts) = rest.get_mut(start..) {
+        new_parts.reverse();
     }
 }
 
@@ -103,9 +103,9 @@ mod tests {
             ("dangling", &[""]),
             ("mount/absent", &["mount"]),
         ] {
-            let found = directories(&root.join(path));
+            let actual = directories(&root.join(path));
             let expected: BTreeSet<_> = expected.iter().map(|path| root.join(path)).collect();
-            let plain: BTreeSet<_> = found.iter().map(|path| path.canonicalize().unwrap()).collect();
+            let plain: BTreeSet<_> = actual.iter().map(|path| path.canonicalize().unwrap()).collect();
             assert_eq!(plain, expected, "{path}");
         }
     }

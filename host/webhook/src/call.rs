@@ -137,10 +137,10 @@ impl WebhookCaller {
             );
         }
         let text = printable(&beginning(response.into_body()).await);
-        let said = if text.is_empty() { "empty body" } else { &text };
+        let body_text = if text.is_empty() { "empty body" } else { &text };
         Failure::new(
             FailureKind::BadStatus,
-            format!("{endpoint} answered {status}: {said}"),
+            format!("{endpoint} answered {status}: {body_text}"),
         )
     }
 
@@ -164,7 +164,7 @@ impl WebhookCaller {
                 format!("{}: {error}", self.endpoint),
             );
         }
-        let (kind, what) = match find::<hyper::Error>(error) {
+        let (kind, problem) = match find::<hyper::Error>(error) {
             Some(error) if error.is_parse() => (
                 FailureKind::InvalidResponse,
                 "the answer is not HTTP, or its headers are too large",
@@ -174,7 +174,7 @@ impl WebhookCaller {
                 "the connection was closed before the answer was complete",
             ),
         };
-        Failure::new(kind, format!("{}: {what}: {chain}", self.endpoint))
+        Failure::new(kind, format!("{}: {problem}: {chain}", self.endpoint))
     }
 }
 

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use admittance_admission::{Failure, FailureKind};
 use admittance_net::{
     causes::{chain, find},
-    informational::{LimitedStream, limited},
+    informational::{LimitedStream, limit_informational},
     upstream::tcp_connector,
 };
 use http::Uri;
@@ -50,7 +50,7 @@ pub(crate) fn connector(tls: ClientConfig, resolve: Arc<AddressOverrides>, limit
         let connecting = timeout(limit, https.clone().oneshot(uri.clone()));
         async move {
             match connecting.await {
-                Ok(Ok(stream)) => Ok(limited(stream)),
+                Ok(Ok(stream)) => Ok(limit_informational(stream)),
                 Ok(Err(error)) => Err(match error.downcast::<Failure>() {
                     Ok(failure) => *failure,
                     Err(error) => {

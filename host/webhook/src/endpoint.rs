@@ -233,8 +233,8 @@ mod tests {
             ),
         ] {
             let target = WebhookTarget::Url(Url::parse(url).unwrap());
-            let made = WebhookEndpoint::new(&target, &protocol);
-            match (made, expected) {
+            let outcome = WebhookEndpoint::new(&target, &protocol);
+            match (outcome, expected) {
                 (Ok(endpoint), Ok(uri)) => {
                     let query = matches!(protocol, Protocol::AdmissionReview { .. }).then_some("timeout=1s");
                     assert_eq!(endpoint.uri(query).to_string(), uri, "{case}");
@@ -243,7 +243,7 @@ mod tests {
                     let text = error.to_string();
                     assert!(text.contains(part) && !text.contains("secret"), "{case}: {text}");
                 }
-                (made, _) => panic!("{case}: {made:?}"),
+                (outcome, _) => panic!("{case}: {outcome:?}"),
             }
         }
     }
@@ -276,7 +276,7 @@ mod tests {
                 (Err(error), Err(part)) => {
                     assert!(error.to_string().contains(part), "{target:?}: {error}");
                 }
-                (made, _) => panic!("{target:?}: {made:?}"),
+                (outcome, _) => panic!("{target:?}: {outcome:?}"),
             }
         }
     }

@@ -98,14 +98,14 @@ mod tests {
     #[test]
     fn an_address_override_keeps_the_scheme() {
         let table = AddressOverrides::parse([("Hook.Ns", "127.0.0.1:9443")]).unwrap();
-        for (uri, dialled) in [
+        for (uri, expected) in [
             ("https://hook.ns/x?y", Some("https://127.0.0.1:9443/")),
             ("https://HOOK.ns:8443/x", Some("https://127.0.0.1:9443/")),
             ("http://hook.ns/", Some("http://127.0.0.1:9443/")),
             ("https://hook.ns.svc/", None),
         ] {
-            let found = table.dial(&uri.parse().unwrap()).map(|uri| uri.to_string());
-            assert_eq!(found.as_deref(), dialled, "{uri}");
+            let actual = table.dial(&uri.parse().unwrap()).map(|uri| uri.to_string());
+            assert_eq!(actual.as_deref(), expected, "{uri}");
         }
     }
 }

@@ -101,8 +101,8 @@ fn wrong_settings_are_reported() {
     ];
     for (settings, pointer) in table {
         let errors = testing::configure::<EdgeHealth>(&settings).expect_err("they are wrong");
-        let places: Vec<&str> = errors.iter().map(|error| error.pointer()).collect();
-        assert_eq!(places, [pointer], "{settings}");
+        let pointers: Vec<&str> = errors.iter().map(|error| error.pointer()).collect();
+        assert_eq!(pointers, [pointer], "{settings}");
     }
 }
 
@@ -187,12 +187,12 @@ fn a_node_that_cannot_be_read_is_a_failure() {
 
 #[test]
 fn each_node_is_looked_up_once() {
-    let asked = RefCell::new(Vec::new());
+    let looked_up_names = RefCell::new(Vec::new());
     let reachability = Reachability {
         always_reachable: false,
     };
     let mut nodes = LookedUpNodes::new(reachability, |name: &str| {
-        asked.borrow_mut().push(name.to_owned());
+        looked_up_names.borrow_mut().push(name.to_owned());
         let object = nodes().into_iter().find(|node| node["metadata"]["name"] == name);
         object
             .map(|object| from_value(object).map_err(|error| cluster::Error::Read(error.to_string())))
@@ -214,5 +214,5 @@ fn each_node_is_looked_up_once() {
         assert_eq!(is_presumed_reachable, expected, "{name}");
     }
     drop(nodes);
-    assert_eq!(asked.into_inner(), ["lost", "near", "nobody"]);
+    assert_eq!(looked_up_names.into_inner(), ["lost", "near", "nobody"]);
 }

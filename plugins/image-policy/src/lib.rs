@@ -105,7 +105,7 @@ impl Plugin for ImagePolicy {
         }
         for template in workload.templates() {
             for image in images(template) {
-                if old.as_ref().is_none_or(|old| !has(old, &image)) {
+                if old.as_ref().is_none_or(|old| !has_image(old, &image)) {
                     self.judge(&image, &template.spec_path, &mut patch, &mut violations)?;
                 }
             }
@@ -146,7 +146,7 @@ impl ImagePolicy {
         patch: &mut Patch,
         violations: &mut Vec<String>,
     ) -> Result<(), Error> {
-        let written = match Reference::parse(image.reference) {
+        let parsed_reference = match Reference::parse(image.reference) {
             Ok(reference) => reference,
             Err(_) if !self.checks() => return Ok(()),
             Err(why) => {
@@ -159,14 +159,14 @@ impl ImagePolicy {
                 return Ok(());
             }
         };
-        let rewritten = self
+        let rewritten_text = self
             .rewrites
             .iter()
-            .find_map(|rewrite| written.rewritten(&rewrite.from, &rewrite.to));
-        let broken = match &rewritten {
-            None => self.broken(&written),
+            .find_map(|rewrite| parsed_reference.rewritten(&rewrite.from, &rewrite.to));
+        let problem = match &rewritten_text {
+            None => self.find_violation(&parsed_reference),
             Some(text) => match Reference::parse(text) {
-                Ok(reference) => self.broken(&reference),
+                Ok(reference) => self.find_violation(&reference),
                 // The rewritten reference consists of a valid prefix and the rest of a valid reference. So the only
                 // possible mistake is that it is too long.
                 Err(why) => Some(format!(
@@ -174,24 +174,24 @@ impl ImagePolicy {
                 )),
             },
         };
-        if let Some(broken) = broken {
+        if let Some(reason) = problem {
             let mut violation = format!(
                 "{}: image \"{}\" ",
                 field_path(&image.path(spec)),
                 image.reference
             );
-            if let Some(rewritten) = &rewritten {
+            if let Some(rewritten) = &rewritten_text {
                 let _ = write!(violation, "(rewritten to \"{rewritten}\") ");
             }
-            violation.push_str(&broken);
+            violation.push_str(&reason);
             violations.push(violation);
-        } else if let Some(rewritten) = rewritten {
+        } else if let Some(rewritten) = rewritten_text {
             patch.replace(image.path(spec), &rewritten)?;
         }
         Ok(())
     }
 
-    fn broken(&self, image: &Reference<'_>) -> Option<String> {
+    fn find_violation(&self, image: &Reference<'_>) -> Option<String> {
         if let Some(prefix) = self.refused.iter().find(|prefix| image.is_under_any_port(prefix)) {
             return Some(format!(
                 "is under \"{prefix}\", which is listed in refusedRegistries; use another registry"
@@ -225,7 +225,7 @@ impl ImagePolicy {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PodImage<'a> {
-    place: ImageList,
+    image_list: ImageList,
     index: usize,
     name: Option<&'a str>,
     reference: &'a str,
@@ -240,7 +240,7 @@ enum ImageList {
 impl PodImage<'_> {
     fn path(&self, spec: &Pointer) -> PointerBuf {
         let mut path = spec.to_buf();
-        match self.place {
+        match self.image_list {
             ImageList::Containers(list) => {
                 path.push_back(list);
                 path.push_back(self.index);
@@ -268,7 +268,7 @@ fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = PodImage<'t
                 .filter_map(move |(index, container)| {
                     let (name, reference) = (container.name.as_deref(), container.image.as_deref()?);
                     Some(PodImage {
-                        place: ImageList::Containers(list),
+                        image_list: ImageList::Containers(list),
                         index,
                         name,
                         reference,
@@ -283,7 +283,7 @@ fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = PodImage<'t
         .filter_map(|(index, volume)| {
             let (name, reference) = (volume.name.as_deref(), volume.image_reference()?);
             Some(PodImage {
-                place: ImageList::Volumes,
+                image_list: ImageList::Volumes,
                 index,
                 name,
                 reference,
@@ -293,7 +293,7 @@ fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = PodImage<'t
 }
 
 /// Returns whether the object before the update has this image in a container of the same name, in the same list.
-fn has(old: &Workload<'_>, image: &PodImage<'_>) -> bool {
+fn has_image(old: &Workload<'_>, image: &PodImage<'_>) -> bool {
     old.templates().iter().flat_map(images).any(|other| {
         PodImage {
             index: image.index,

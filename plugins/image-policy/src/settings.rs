@@ -39,7 +39,7 @@ pub(crate) fn rewrites(
     rewrites: &BTreeMap<String, String>,
     errors: &mut SettingsErrors,
 ) -> Vec<RegistryRewrite> {
-    let mut read = Vec::new();
+    let mut parsed_rewrites = Vec::new();
     for (from, to) in rewrites {
         let mut prefix = |text: &str| {
             ReferencePrefix::parse(text)
@@ -47,7 +47,7 @@ pub(crate) fn rewrites(
                 .ok()
         };
         if let (Some(from_prefix), Some(to)) = (prefix(from), prefix(to)) {
-            read.push((
+            parsed_rewrites.push((
                 from,
                 RegistryRewrite {
                     from: from_prefix,
@@ -56,9 +56,12 @@ pub(crate) fn rewrites(
             ));
         }
     }
-    for (key, rewrite) in &read {
+    for (key, rewrite) in &parsed_rewrites {
         // If another rule covers the result of this rule, the image would be rewritten twice. This is a mistake.
-        if let Some((other, _)) = read.iter().find(|(_, other)| other.from.covers(&rewrite.to)) {
+        if let Some((other, _)) = parsed_rewrites
+            .iter()
+            .find(|(_, other)| other.from.covers(&rewrite.to))
+        {
             errors.push(
                 pointer!["rewrites", *key],
                 format!(
@@ -67,7 +70,7 @@ pub(crate) fn rewrites(
                 ),
             );
         }
-        if let Some((other, _)) = read
+        if let Some((other, _)) = parsed_rewrites
             .iter()
             .find(|(other, same)| other < key && same.from == rewrite.from)
         {
@@ -77,7 +80,8 @@ pub(crate) fn rewrites(
             );
         }
     }
-    let mut rewrites: Vec<RegistryRewrite> = read.into_iter().map(|(_, rewrite)| rewrite).collect();
+    let mut rewrites: Vec<RegistryRewrite> =
+        parsed_rewrites.into_iter().map(|(_, rewrite)| rewrite).collect();
     rewrites.sort_by_key(|rewrite| std::cmp::Reverse(rewrite.from.specificity()));
     rewrites
 }

@@ -258,15 +258,15 @@ fn images_are_rewritten_in_every_field_of_every_kind() {
             &json!({"rewrites": {"docker.io": "m.io"}}),
             testing::create(&object),
         );
-        for (place, expected) in [
+        for (path, expected) in [
             ("containers/0/image", "m.io/library/nginx:1"),
             ("initContainers/0/image", "m.io/team/c:1"),
             ("volumes/0/image/reference", "m.io/library/v:1"),
         ] {
             assert_eq!(
-                outcome.at(&format!("{spec}/{place}")),
+                outcome.at(&format!("{spec}/{path}")),
                 Some(&json!(expected)),
-                "{kind} {place}"
+                "{kind} {path}"
             );
         }
         assert_eq!(outcome.at(&format!("{spec}/containers/1/image")), None, "{kind}");
@@ -362,10 +362,10 @@ fn only_changed_images_of_an_update_are_checked() {
         let outcome = run(&settings, request);
         match expected {
             Err(()) => assert!(outcome.denial().is_some(), "{name}"),
-            Ok(place) => {
+            Ok(pointer) => {
                 assert_eq!(outcome.denial(), None, "{name}");
                 assert_eq!(
-                    outcome.at(place).and_then(Value::as_str).unwrap_or_default(),
+                    outcome.at(pointer).and_then(Value::as_str).unwrap_or_default(),
                     image,
                     "{name}"
                 );

@@ -22,11 +22,11 @@ pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
 
 /// Implements `net.cidr_contains_matches`: compares each network with each of the others. If the first contains the
 /// second, the result gets a pair of their keys, such as their indexes in two arrays.
-pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value> {
-    let (networks, others) = (keyed(networks)?, keyed(others)?);
+pub(crate) fn contains_matches(networks: &Value, other_networks: &Value) -> Option<Value> {
+    let (networks, inner_networks) = (keyed(networks)?, keyed(other_networks)?);
     let mut pairs = BTreeSet::new();
     for (key, outer) in &networks {
-        for (other_key, inner) in &others {
+        for (other_key, inner) in &inner_networks {
             if contains(outer, inner)? {
                 pairs.insert(Value::from(vec![key.clone(), other_key.clone()]));
             }
@@ -45,14 +45,14 @@ pub(crate) fn merge(networks: &Value) -> Option<Value> {
         Value::Set(networks) => networks.iter().map(network_or_address).collect(),
         _ => None,
     };
-    let written: Vec<IpNet> = parsed?;
-    let truncated = written.iter().map(IpNet::trunc).collect();
-    let merged = IpNet::aggregate(&truncated).into_iter().map(|merged| {
-        let mut parts = written.iter().filter(|part| merged.contains(*part));
-        let only = parts.next().filter(|_| parts.next().is_none());
-        Value::from(only.unwrap_or(&merged).to_string())
+    let parsed_networks: Vec<IpNet> = parsed?;
+    let truncated = parsed_networks.iter().map(IpNet::trunc).collect();
+    let merged_texts = IpNet::aggregate(&truncated).into_iter().map(|merged| {
+        let mut parts = parsed_networks.iter().filter(|part| merged.contains(*part));
+        let single_part = parts.next().filter(|_| parts.next().is_none());
+        Value::from(single_part.unwrap_or(&merged).to_string())
     });
-    Some(merged.collect::<BTreeSet<_>>().into())
+    Some(merged_texts.collect::<BTreeSet<_>>().into())
 }
 
 fn network(text: &str) -> Option<IpNet> {

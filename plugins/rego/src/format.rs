@@ -24,8 +24,8 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
                     let _ = write!(text, "%!{verb}(MISSING)");
                 }
                 Some(argument) => {
-                    let printed = spec.print(verb, &SprintfArgument::from_value(argument));
-                    text.push_str(&printed);
+                    let formatted = spec.print(verb, &SprintfArgument::from_value(argument));
+                    text.push_str(&formatted);
                 }
             },
         }
@@ -41,7 +41,7 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
 }
 
 /// Formats a value as OPA does when the value is inserted into text. Strings inside the value are in quotes.
-pub(crate) fn shown(value: &Value) -> String {
+pub(crate) fn value_text(value: &Value) -> String {
     let mut text = String::new();
     show(value, &mut text);
     text
@@ -122,8 +122,8 @@ impl SprintfArgument {
             }
             Value::Number(number) => number
                 .as_f64()
-                .map_or_else(|| Self::Text(shown(value)), Self::Float),
-            other => Self::Text(shown(other)),
+                .map_or_else(|| Self::Text(value_text(value)), Self::Float),
+            other => Self::Text(value_text(other)),
         }
     }
 
@@ -186,12 +186,12 @@ impl VerbFormat {
     }
 
     fn print(&self, verb: char, argument: &SprintfArgument) -> String {
-        let printed = match argument {
+        let formatted = match argument {
             SprintfArgument::Text(text) => self.text(verb, text),
             SprintfArgument::Int(digits) => self.int(verb, digits),
             SprintfArgument::Float(number) => self.float(verb, *number),
         };
-        match printed {
+        match formatted {
             Some(printed) => self.padded(printed, !matches!(argument, SprintfArgument::Text(_))),
             None => format!("%!{verb}({})", argument.described()),
         }
@@ -229,7 +229,10 @@ impl VerbFormat {
             'x' => format!("{}{:x}", if self.sharp { "0x" } else { "" }, magnitude()?),
             'X' => format!("{}{:X}", if self.sharp { "0X" } else { "" }, magnitude()?),
             'c' => return char::from_u32(u32::try_from(small()?).ok()?).map(String::from),
-            'q' => return char::from_u32(u32::try_from(small()?).ok()?).map(|shown| format!("'{shown}'")),
+            'q' => {
+                return char::from_u32(u32::try_from(small()?).ok()?)
+                    .map(|character| format!("'{character}'"));
+            }
             'U' => return Some(format!("U+{:04X}", magnitude()?)),
             _ => return None,
         };
@@ -301,8 +304,8 @@ fn general(number: f64) -> String {
 fn rounded(number: f64, digits: usize) -> String {
     let short: f64 = format!("{number:.*e}", digits - 1).parse().unwrap_or(number);
     let exponent = exponent(short);
-    let most = i32::try_from(digits).unwrap_or(i32::MAX);
-    if short == 0.0 || (-4..most).contains(&exponent) {
+    let exponent_limit = i32::try_from(digits).unwrap_or(i32::MAX);
+    if short == 0.0 || (-4..exponent_limit).contains(&exponent) {
         format!("{short}")
     } else {
         exponential(short, None)
@@ -382,7 +385,7 @@ mod tests {
 
     #[test]
     fn sets_are_shown_as_in_rego() {
-        assert_eq!(shown(&Value::new_set()), "set()");
+        assert_eq!(value_text(&Value::new_set()), "set()");
         let set: Value = std::collections::BTreeSet::from([Value::from("b"), Value::from("a")]).into();
         assert_eq!(sprintf("%v", &[set]), r#"{"a", "b"}"#);
     }

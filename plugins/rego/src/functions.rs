@@ -53,8 +53,8 @@ pub(crate) fn exists(name: &str) -> bool {
 }
 
 pub(crate) fn arity(name: &str) -> Option<usize> {
-    let found = ADDED.iter().find(|(added, _)| *added == name);
-    found.map(|(_, arguments)| usize::from(*arguments))
+    let function = ADDED.iter().find(|(added, _)| *added == name);
+    function.map(|(_, arguments)| usize::from(*arguments))
 }
 
 pub(crate) fn why_missing(name: &str) -> &'static str {

@@ -17,8 +17,8 @@ struct GlobPart {
 impl GlobPart {
     fn overlaps(&self, other: &Self) -> bool {
         self.ranges.iter().any(|(from, to)| {
-            let mut others = other.ranges.iter();
-            others.any(|(other_from, other_to)| from <= other_to && other_from <= to)
+            let mut other_ranges = other.ranges.iter();
+            other_ranges.any(|(other_from, other_to)| from <= other_to && other_from <= to)
         })
     }
 }
@@ -36,19 +36,22 @@ pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     while let Some((at, other_at, has_text)) = open.pop() {
         let (part, other_part) = (one.get(at), other.get(other_at));
         let next = |part: &GlobPart, at: usize| if part.is_repeated { at } else { at + 1 };
-        let taken = match (part, other_part) {
+        let advanced_state = match (part, other_part) {
             (Some(part), Some(other)) if part.overlaps(other) => {
                 Some((next(part, at), next(other, other_at), true))
             }
             _ => None,
         };
-        let passed = part
+        let skipped_state = part
             .filter(|part| part.is_repeated)
             .map(|_| (at + 1, other_at, has_text));
-        let other_passed = other_part
+        let other_skipped_state = other_part
             .filter(|part| part.is_repeated)
             .map(|_| (at, other_at + 1, has_text));
-        for state in [taken, passed, other_passed].into_iter().flatten() {
+        for state in [advanced_state, skipped_state, other_skipped_state]
+            .into_iter()
+            .flatten()
+        {
             if reached.insert(state) {
                 open.push(state);
             }
@@ -155,10 +158,10 @@ mod tests {
             ("a*", &["b*", ""], Some(false)),
         ] {
             for other in others {
-                let found = have_common_text(one, other);
-                assert_eq!(have_common_text(other, one), found, "{one} {other}");
+                let result = have_common_text(one, other);
+                assert_eq!(have_common_text(other, one), result, "{one} {other}");
                 if expected.is_some() {
-                    assert_eq!(found, expected, "{one} {other}");
+                    assert_eq!(result, expected, "{one} {other}");
                 }
             }
         }

@@ -79,8 +79,8 @@ impl Plugin for Rego {
         }
         let (policy, rule) = match policy::compile(&settings) {
             Ok(compiled) => compiled,
-            Err(found) => {
-                for error in found.iter() {
+            Err(mistakes) => {
+                for error in mistakes.iter() {
                     let at = admittance_sdk::PointerBuf::parse(error.pointer()).unwrap_or_default();
                     errors.push(at, error.message());
                 }
@@ -111,8 +111,8 @@ impl Plugin for Rego {
 
     fn admit(&self, request: &Request) -> Result<Response, Error> {
         if self.constraints.is_empty() {
-            let found = self.evaluate(request, &self.parameters, self.objects(request)?)?;
-            return verdict::of_entry_point(&self.rule, &found);
+            let entry_point_value = self.evaluate(request, &self.parameters, self.objects(request)?)?;
+            return verdict::of_entry_point(&self.rule, &entry_point_value);
         }
         let constraint = self.constraint()?;
         if request.operation() == Operation::Delete && request.old_object_json().is_none() {
@@ -120,8 +120,8 @@ impl Plugin for Rego {
                 "the request deletes an object, and does not contain it",
             ));
         }
-        let found = self.evaluate(request, &constraint.parameters, self.objects(request)?)?;
-        verdict::of_constraint(constraint, &found)
+        let violations = self.evaluate(request, &constraint.parameters, self.objects(request)?)?;
+        verdict::of_constraint(constraint, &violations)
     }
 
     fn warm_up(&self, sample: &Request) {
@@ -140,12 +140,12 @@ struct PolicyObjects {
 
 impl Rego {
     fn constraint(&self) -> Result<&PreparedConstraint, Error> {
-        let found = match &env::var(CONSTRAINT).ok() {
+        let constraint = match &env::var(CONSTRAINT).ok() {
             Some(name) => self.constraints.get(name),
             None if self.constraints.len() == 1 => self.constraints.values().next(),
             None => None,
         };
-        found.ok_or_else(|| {
+        constraint.ok_or_else(|| {
             Error::other(format!(
                 "there are several constraints, and the environment variable {CONSTRAINT} names none of them"
             ))
@@ -182,9 +182,9 @@ impl Rego {
     fn objects(&self, request: &Request) -> Result<PolicyObjects, Error> {
         let namespace = match request.namespace().filter(|_| self.reads_namespace) {
             Some(namespace) => {
-                let found: Option<Value> =
+                let namespace_object: Option<Value> =
                     cluster::get("v1", "Namespace", None, namespace).map_err(Error::other)?;
-                Some(found.unwrap_or(Value::Null))
+                Some(namespace_object.unwrap_or(Value::Null))
             }
             None => None,
         };
@@ -200,9 +200,9 @@ impl Rego {
     fn inventory(&self) -> Result<Value, Error> {
         let (mut namespaced, mut wide) = (Value::new_object(), Value::new_object());
         for (api_version, kind) in &self.inventory {
-            for found in List::of(api_version, kind).objects::<Value>() {
-                let found = found.map_err(Error::other)?;
-                let metadata = verdict::field(&found, "metadata");
+            for item in List::of(api_version, kind).objects::<Value>() {
+                let stored_object = item.map_err(Error::other)?;
+                let metadata = verdict::field(&stored_object, "metadata");
                 let text = |name: &str| {
                     metadata
                         .and_then(|metadata| verdict::field(metadata, name))
@@ -214,7 +214,10 @@ impl Rego {
                     _ => &mut wide,
                 };
                 let of_kind = entry(entry(kinds, api_version.as_str().into())?, kind.as_str().into())?;
-                of_kind.as_object_mut().map_err(failed)?.insert(name, found);
+                of_kind
+                    .as_object_mut()
+                    .map_err(failed)?
+                    .insert(name, stored_object);
             }
         }
         Ok(object([("namespace", namespaced), ("cluster", wide)]))

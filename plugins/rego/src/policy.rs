@@ -24,8 +24,8 @@ impl CompiledModules {
             remembered.begin(&input);
         }
         self.engine.set_input(input);
-        let found = self.engine.eval_rule(self.rule.clone());
-        found.map_err(|error| readable(&error.to_string()))
+        let evaluation = self.engine.eval_rule(self.rule.clone());
+        evaluation.map_err(|error| readable(&error.to_string()))
     }
 }
 
@@ -49,28 +49,28 @@ pub(crate) fn compile(settings: &Settings) -> Result<(CompiledModules, String), 
         }
     };
     let mut package = String::new();
-    let own = std::iter::once((pointer!["rego"], &settings.rego));
+    let main_text = std::iter::once((pointer!["rego"], &settings.rego));
     let libs = settings.libs.iter().enumerate();
-    let texts = own.chain(libs.map(|(index, lib)| (pointer!["libs", index], lib)));
-    let (mut places, mut rewritten) = (Vec::new(), Vec::new());
-    for (index, (place, text)) in texts.enumerate() {
-        let path = place.to_string();
-        let text = source::rewritten(&path, text, is_v0);
+    let texts = main_text.chain(libs.map(|(index, lib)| (pointer!["libs", index], lib)));
+    let (mut pointers, mut rewritten) = (Vec::new(), Vec::new());
+    for (index, (pointer, text)) in texts.enumerate() {
+        let path = pointer.to_string();
+        let text = source::rewrite(&path, text, is_v0);
         rewritten.push((path.clone(), text.clone()));
         match engine.add_policy(path, text) {
             Ok(of_module) if index == 0 => package = of_module,
             Ok(_) => {}
-            Err(error) => errors.push(place.clone(), readable(&error.to_string())),
+            Err(error) => errors.push(pointer.clone(), readable(&error.to_string())),
         }
-        places.push(place);
+        pointers.push(pointer);
     }
     errors.check()?;
     let mut errors = SettingsErrors::new();
     let modules = engine.get_modules().clone();
     let defined = defined(&modules);
-    for (module, place) in modules.iter().zip(places) {
+    for (module, module_pointer) in modules.iter().zip(pointers) {
         for mistake in unknown_functions(module, &defined) {
-            errors.push(place.clone(), mistake);
+            errors.push(module_pointer.clone(), mistake);
         }
     }
     if let (None, Some(module)) = (&settings.entrypoint, modules.first()) {
@@ -130,8 +130,8 @@ impl ModuleScope {
     }
 
     pub(crate) fn import(&self, name: &str) -> Option<&str> {
-        let found = self.imports.iter().find(|(alias, _)| alias == name);
-        found.map(|(_, path)| path.as_str())
+        let import = self.imports.iter().find(|(alias, _)| alias == name);
+        import.map(|(_, path)| path.as_str())
     }
 
     pub(crate) fn paths(&self, name: &str) -> Vec<String> {
@@ -139,8 +139,8 @@ impl ModuleScope {
             let rest = name.strip_prefix(alias.as_str())?;
             (rest.is_empty() || rest.starts_with('.')).then(|| format!("{path}{rest}"))
         });
-        let own = [name.to_owned(), format!("{}.{name}", self.package)];
-        own.into_iter().chain(full).collect()
+        let local_paths = [name.to_owned(), format!("{}.{name}", self.package)];
+        local_paths.into_iter().chain(full).collect()
     }
 }
 
@@ -155,8 +155,8 @@ fn canonical(rule: &str) -> String {
 }
 
 pub(crate) fn readable(report: &str) -> String {
-    let place = report.lines().find_map(|line| line.trim().strip_prefix("--> "));
-    let line = place.and_then(|place| place.rsplit(':').nth(1)?.parse::<u32>().ok());
+    let location_text = report.lines().find_map(|line| line.trim().strip_prefix("--> "));
+    let line = location_text.and_then(|location| location.rsplit(':').nth(1)?.parse::<u32>().ok());
     let message = report.lines().find_map(|line| line.strip_prefix("error: "));
     match (line, message) {
         (Some(line), Some(message)) => format!("line {line}: {message}"),

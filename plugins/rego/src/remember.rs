@@ -67,8 +67,8 @@ impl RememberedFunctions {
         });
     }
 
-    fn add_to(&self, engine: &mut Engine, found: &[&PureFunction]) -> Option<()> {
-        for (index, definition) in found.iter().enumerate() {
+    fn add_to(&self, engine: &mut Engine, worthwhile_functions: &[&PureFunction]) -> Option<()> {
+        for (index, definition) in worthwhile_functions.iter().enumerate() {
             let state = Arc::clone(&self.state);
             let call = move |arguments: Vec<Value>| {
                 let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,12 +107,12 @@ pub(crate) fn remembering(
     new: impl Fn() -> Result<Engine, String>,
 ) -> Option<(Engine, RememberedFunctions)> {
     let definitions = PureFunctions::find(modules)?;
-    let found = definitions.worthwhile(modules);
-    if found.is_empty() {
+    let worthwhile_functions = definitions.worthwhile(modules);
+    if worthwhile_functions.is_empty() {
         return None;
     }
     let mut second = texts.to_vec();
-    for (index, definition) in found.iter().enumerate() {
+    for (index, definition) in worthwhile_functions.iter().enumerate() {
         let arguments: Vec<String> = (0..definition.arity)
             .map(|argument| format!("{ARGUMENT}({argument})"))
             .collect();
@@ -120,7 +120,7 @@ pub(crate) fn remembering(
         let call = format!("{}({})", definition.name, arguments.join(", "));
         text.push_str(&format!("\n{} := {call}\n", name(index)));
     }
-    let described = found
+    let described = worthwhile_functions
         .iter()
         .enumerate()
         .map(|(index, definition)| RememberedFunction {
@@ -135,8 +135,8 @@ pub(crate) fn remembering(
         let arguments = shared.lock().unwrap_or_else(PoisonError::into_inner);
         let number = indices.first().and_then(|index| index.as_u64().ok());
         let index = number.and_then(|number| usize::try_from(number).ok());
-        let found = index.and_then(|index| arguments.get(index));
-        Ok(found.cloned().unwrap_or(Value::Undefined))
+        let selected_argument = index.and_then(|index| arguments.get(index));
+        Ok(selected_argument.cloned().unwrap_or(Value::Undefined))
     };
     let added = engine.add_extension(ARGUMENT.to_owned(), 1, Box::new(argument));
     added.ok()?;
@@ -153,8 +153,11 @@ pub(crate) fn remembering(
             results: BTreeMap::new(),
         })),
     };
-    let mut engine = with_modules(replaced(modules, texts, &definitions, &found), &new)?;
-    remembered.add_to(&mut engine, &found)?;
+    let mut engine = with_modules(
+        replace_calls(modules, texts, &definitions, &worthwhile_functions),
+        &new,
+    )?;
+    remembered.add_to(&mut engine, &worthwhile_functions)?;
     engine.compile_with_entrypoint(&rule.into()).ok()?;
     Some((engine, remembered))
 }
@@ -167,11 +170,11 @@ fn with_modules(texts: Vec<ModuleText>, new: impl Fn() -> Result<Engine, String>
     Some(engine)
 }
 
-fn replaced(
+fn replace_calls(
     modules: &[Ref<Module>],
     texts: &[ModuleText],
     definitions: &PureFunctions,
-    found: &[&PureFunction],
+    worthwhile_functions: &[&PureFunction],
 ) -> Vec<ModuleText> {
     let mut result = texts.to_vec();
     for (module, (_, text)) in modules.iter().zip(&mut result) {
@@ -182,7 +185,7 @@ fn replaced(
                 return;
             };
             let path = definitions.callee(&scope, fcn.span().text());
-            let index = found.iter().position(|definition| {
+            let index = worthwhile_functions.iter().position(|definition| {
                 path.as_deref() == Some(&*definition.path()) && usize::from(definition.arity) == params.len()
             });
             let (start, end) = (usize::try_from(fcn.span().start), usize::try_from(fcn.span().end));

@@ -25,7 +25,7 @@ const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 pub(crate) const INVENTORY: &str = "__inventory";
 
 /// Text that cannot be parsed is returned unchanged, so that the compiler reports the mistake.
-pub(crate) fn rewritten(path: &str, text: &str, is_v0: bool) -> String {
+pub(crate) fn rewrite(path: &str, text: &str, is_v0: bool) -> String {
     let text = with_inventory_in_input(path, text).unwrap_or_else(|| text.to_owned());
     let text = with_tokens_rewritten(path, &text).unwrap_or(text);
     let mut engine = engine(is_v0);
@@ -88,16 +88,16 @@ fn tokens(path: &str, text: &str) -> Option<Vec<RegoToken>> {
 fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
     const QUOTED: &str = "[\"inventory\"]";
     let tokens = tokens(path, text)?;
-    let is = |index: Option<usize>, word: &str| {
+    let is_word = |index: Option<usize>, word: &str| {
         let token = index.and_then(|index| tokens.get(index));
         token.is_some_and(|token| text.get(token.start..token.end) == Some(word))
     };
     let mut result = text.to_owned();
     for (index, token) in tokens.iter().enumerate().rev() {
-        let is_root = is(Some(index), "data") && !is(index.checked_sub(1), ".");
-        let named = tokens.get(index + 2).filter(|_| is(Some(index + 1), "."));
+        let is_root = is_word(Some(index), "data") && !is_word(index.checked_sub(1), ".");
+        let field_token = tokens.get(index + 2).filter(|_| is_word(Some(index + 1), "."));
         let quoted = token.end + QUOTED.len();
-        let end = match named.filter(|_| is(Some(index + 2), "inventory")) {
+        let end = match field_token.filter(|_| is_word(Some(index + 2), "inventory")) {
             Some(name) => name.end,
             None if text.get(token.end..quoted) == Some(QUOTED) => quoted,
             None => continue,
@@ -105,7 +105,7 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
         if is_root {
             // `data.inventory` is replaced with a field of the input. If a policy imports `data.inventory`, it may use
             // the short name `inventory` from then on. So `as inventory` is added unless the policy gives another name.
-            let has_name = !is(index.checked_sub(1), "import") || is(Some(index + 3), "as");
+            let has_name = !is_word(index.checked_sub(1), "import") || is_word(Some(index + 3), "as");
             let name = if has_name { "" } else { " as inventory" };
             result.replace_range(token.start..end, &format!("input.{INVENTORY}{name}"));
         }
@@ -115,7 +115,7 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
 
 fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     let tokens = tokens(path, text)?;
-    let written = |token: &RegoToken| match token.kind {
+    let token_text = |token: &RegoToken| match token.kind {
         TokenKind::Symbol | TokenKind::Ident => text.get(token.start..token.end).unwrap_or_default(),
         _ => "",
     };
@@ -126,8 +126,8 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     let mut has_else = false;
     let mut previous: Option<&RegoToken> = None;
     for token in &tokens {
-        let symbol = written(token);
-        let before = previous.map(written).unwrap_or_default();
+        let symbol = token_text(token);
+        let before = previous.map(token_text).unwrap_or_default();
         let is_new_line = previous.is_none_or(|previous| previous.line < token.line);
         if open.is_empty() {
             let body_ended = before == "}" && head.is_some();
@@ -171,11 +171,11 @@ fn continues(before: &str, symbol: &str) -> bool {
         || matches!(symbol, "=" | ":=" | "if" | "contains")
 }
 
-fn ends(token: &RegoToken, written: &str) -> bool {
+fn ends(token: &RegoToken, text: &str) -> bool {
     match token.kind {
-        TokenKind::Symbol => matches!(written, ")" | "]" | "}"),
+        TokenKind::Symbol => matches!(text, ")" | "]" | "}"),
         TokenKind::Ident => !matches!(
-            written,
+            text,
             "in" | "not" | "with" | "as" | "some" | "every" | "if" | "else"
         ),
         _ => true,
@@ -185,16 +185,18 @@ fn ends(token: &RegoToken, written: &str) -> bool {
 fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
     let mut bindings = SourceEdits {
         text,
-        own: policy::defined(std::slice::from_ref(module)),
+        defined_paths: policy::defined(std::slice::from_ref(module)),
         insertions: Vec::new(),
-        replaced: Vec::new(),
+        replacements: Vec::new(),
         count: 0,
     };
     walk::queries(module, &mut |query| bindings.query(query));
     let SourceEdits {
-        insertions, replaced, ..
+        insertions,
+        replacements,
+        ..
     } = bindings;
-    let mut changes: Vec<(usize, usize, String)> = replaced;
+    let mut changes: Vec<(usize, usize, String)> = replacements;
     changes.extend(insertions.into_iter().map(|(at, new)| (at, at, new)));
     changes.sort_by_key(|(from, to, _)| (*from, *to));
     let mut result = text.to_owned();
@@ -206,9 +208,9 @@ fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
 
 struct SourceEdits<'a> {
     text: &'a str,
-    own: BTreeSet<String>,
+    defined_paths: BTreeSet<String>,
     insertions: Vec<Insertion>,
-    replaced: Vec<(usize, usize, String)>,
+    replacements: Vec<(usize, usize, String)>,
     count: usize,
 }
 
@@ -257,7 +259,7 @@ impl SourceEdits<'_> {
         };
         let name = fcn.span().text();
         let is_own = |path: &String| path.rsplit('.').next() == Some(name);
-        let arity = functions::arity(name).filter(|_| !self.own.iter().any(is_own));
+        let arity = functions::arity(name).filter(|_| !self.defined_paths.iter().any(is_own));
         let [arguments @ .., result] = params.as_slice() else {
             return;
         };
@@ -268,11 +270,11 @@ impl SourceEdits<'_> {
         let [Some(start), Some(from), Some(to)] = ends else {
             return;
         };
-        let removed = self.text.get(from..to).unwrap_or_default();
+        let removed_text = self.text.get(from..to).unwrap_or_default();
         self.insertions
             .push((start, format!("{} = ", result.span().text())));
-        self.replaced
-            .push((from, to, "\n".repeat(removed.matches('\n').count())));
+        self.replacements
+            .push((from, to, "\n".repeat(removed_text.matches('\n').count())));
     }
 
     fn bind(&mut self, at: usize, expression: &Expr) {
@@ -280,20 +282,20 @@ impl SourceEdits<'_> {
         let (Ok(from), Ok(to)) = (usize::try_from(span.start), usize::try_from(span.end)) else {
             return;
         };
-        let Some(written) = self.text.get(from..to) else {
+        let Some(expression_text) = self.text.get(from..to) else {
             return;
         };
         // The inserted text must be on a single line. A line break in it would change the numbers of all later lines,
         // which appear in error messages.
-        let written = written.replace('\n', " ");
-        if written.contains('#') {
+        let single_line = expression_text.replace('\n', " ");
+        if single_line.contains('#') {
             return;
         }
         self.count += 1;
         let name = format!("__bound_{}", self.count);
-        self.insertions.push((at, format!("{name} := {written}; ")));
+        self.insertions.push((at, format!("{name} := {single_line}; ")));
         let lines = self.text.get(from..to).unwrap_or_default().matches('\n').count();
-        self.replaced
+        self.replacements
             .push((from, to, format!("{name}{}", "\n".repeat(lines))));
     }
 }
@@ -378,7 +380,7 @@ mod tests {
                  not __bound_1 == __bound_2 }\n",
             ),
         ] {
-            assert_eq!(rewritten("a.rego", text, true), expected);
+            assert_eq!(rewrite("a.rego", text, true), expected);
         }
     }
 }

@@ -180,7 +180,7 @@ fn a_function_with_arguments_of_a_wrong_type_is_undefined() {
 #[test]
 fn mistakes_are_reported_with_path_and_line() {
     let constraints = json!({"c": {"actions": ["deny"]}});
-    for (rego, place, expected) in [
+    for (rego, expected_pointer, expected) in [
         (
             "package t\nviolation[{\"msg\": \"a\"}] {\n  input.x ==\n}\n",
             "/rego",
@@ -217,11 +217,11 @@ fn mistakes_are_reported_with_path_and_line() {
             "line 3: a violation is an object with a message: write `violation[{\"msg\": msg}]`",
         ),
     ] {
-        let found = mistakes(template(rego, constraints.clone()));
-        let [(pointer, message)] = found.as_slice() else {
-            panic!("{rego}: {found:?}");
+        let template_mistakes = mistakes(template(rego, constraints.clone()));
+        let [(pointer, message)] = template_mistakes.as_slice() else {
+            panic!("{rego}: {template_mistakes:?}");
         };
-        assert_eq!(pointer, place, "{rego}");
+        assert_eq!(pointer, expected_pointer, "{rego}");
         assert!(message.starts_with(expected), "{rego}: {message}");
     }
     for (head, is_right) in [
@@ -237,15 +237,18 @@ fn mistakes_are_reported_with_path_and_line() {
         ("violation = {{\"msg\": \"a\"}}", true),
     ] {
         let rego = format!("package t\n{head} {{ v := input.review.object.a }}\n");
-        let found = mistakes(template(&rego, constraints.clone()));
-        assert_eq!(found.is_empty(), is_right, "{head}: {found:?}");
+        let head_mistakes = mistakes(template(&rego, constraints.clone()));
+        assert_eq!(head_mistakes.is_empty(), is_right, "{head}: {head_mistakes:?}");
     }
-    let found = mistakes(json!({"rego": PODS, "entrypoint": "data.pods.denny"}));
+    let entry_point_mistakes = mistakes(json!({"rego": PODS, "entrypoint": "data.pods.denny"}));
     let expected = "there is no rule data.pods.denny; name one, `data.pods.deny`";
-    assert_eq!(found, [("/entrypoint".to_owned(), expected.to_owned())]);
-    let found = mistakes(json!({"rego": PODS}));
     assert_eq!(
-        found.first().map(|(pointer, _)| pointer.as_str()),
+        entry_point_mistakes,
+        [("/entrypoint".to_owned(), expected.to_owned())]
+    );
+    let rego_mistakes = mistakes(json!({"rego": PODS}));
+    assert_eq!(
+        rego_mistakes.first().map(|(pointer, _)| pointer.as_str()),
         Some("/entrypoint")
     );
 }

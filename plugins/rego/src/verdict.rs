@@ -18,9 +18,9 @@ pub(crate) fn of_constraint(constraint: &PreparedConstraint, violations: &Value)
         match field(violation, "msg") {
             Some(Value::String(message)) => messages.push(format!("{} {message}", constraint.prefix)),
             _ => {
-                let shown = format::shown(violation);
+                let violation_text = format::value_text(violation);
                 return Err(Error::other(format!(
-                    "the violation {shown} has no message; write `violation[{{\"msg\": msg}}]`"
+                    "the violation {violation_text} has no message; write `violation[{{\"msg\": msg}}]`"
                 )));
             }
         }
@@ -38,8 +38,8 @@ pub(crate) fn of_constraint(constraint: &PreparedConstraint, violations: &Value)
     Ok(response)
 }
 
-pub(crate) fn of_entry_point(rule: &str, found: &Value) -> Result<Response, Error> {
-    if let Some(items) = items(found) {
+pub(crate) fn of_entry_point(rule: &str, value: &Value) -> Result<Response, Error> {
+    if let Some(items) = items(value) {
         let messages: Vec<String> = items.map(message).collect();
         return Ok(if messages.is_empty() {
             Response::allow()
@@ -48,25 +48,25 @@ pub(crate) fn of_entry_point(rule: &str, found: &Value) -> Result<Response, Erro
         });
     }
     let is_allow = matches!(rule.rsplit('.').next(), Some("allow" | "allowed"));
-    match found {
+    match value {
         Value::Bool(true) if is_allow => Ok(Response::allow()),
         Value::Bool(false) | Value::Undefined if is_allow => {
             Ok(Response::deny(format!("{rule} is not true")))
         }
-        Value::Object(_) => of_review(rule, found),
+        Value::Object(_) => of_review(rule, value),
         Value::Undefined => Err(Error::other(format!("{rule} is undefined"))),
         other => {
-            let shown = format::shown(other);
+            let text = format::value_text(other);
             Err(Error::other(format!(
-                "{rule} is {shown}; an entry point is a set of messages, the response of an AdmissionReview, or a \
+                "{rule} is {text}; an entry point is a set of messages, the response of an AdmissionReview, or a \
                  boolean that is called `allow`"
             )))
         }
     }
 }
 
-fn of_review(rule: &str, found: &Value) -> Result<Response, Error> {
-    let response = field(found, "response").unwrap_or(found);
+fn of_review(rule: &str, review: &Value) -> Result<Response, Error> {
+    let response = field(review, "response").unwrap_or(review);
     let denial = || {
         let status = field(response, "status")?;
         let message = field(status, "message").or_else(|| field(status, "reason"))?;
@@ -95,10 +95,10 @@ fn of_review(rule: &str, found: &Value) -> Result<Response, Error> {
 }
 
 fn message(item: &Value) -> String {
-    let named = ["msg", "message"].iter().find_map(|name| field(item, name));
-    match named.unwrap_or(item) {
+    let message_field = ["msg", "message"].iter().find_map(|name| field(item, name));
+    match message_field.unwrap_or(item) {
         Value::String(message) => message.to_string(),
-        other => format::shown(other),
+        other => format::value_text(other),
     }
 }
 

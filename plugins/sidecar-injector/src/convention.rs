@@ -124,9 +124,11 @@ impl Conventions {
 
     /// Returns the status annotation of the template if it lists the injected containers. BCS drops the names of
     /// containers, so only this list tells which ones were injected.
-    pub(crate) fn listed<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
-        let lists = self.main.style == AnnotationStyle::Admittance;
-        lists.then(|| template.annotation(&self.main.status)).flatten()
+    pub(crate) fn status_list<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
+        let lists_containers = self.main.style == AnnotationStyle::Admittance;
+        lists_containers
+            .then(|| template.annotation(&self.main.status))
+            .flatten()
     }
 
     /// Returns those annotations that record an injection but are missing in the template.
@@ -136,14 +138,14 @@ impl Conventions {
         answer: Option<AnnotatedChoice<'_>>,
         containers: &'a str,
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let by = answer.map(|answer| answer.marks.answer.as_str());
+        let answer_annotation = answer.map(|answer| answer.marks.answer.as_str());
         self.all().filter_map(move |marks| match marks.style {
             AnnotationStyle::Admittance => {
-                let missing = !containers.is_empty() && template.annotation(&marks.status).is_none();
-                missing.then_some((marks.status.as_str(), containers))
+                let is_missing = !containers.is_empty() && template.annotation(&marks.status).is_none();
+                is_missing.then_some((marks.status.as_str(), containers))
             }
             AnnotationStyle::KubeSidecarInjector => {
-                let speaks = marks.answer == self.main.answer || by == Some(&marks.answer);
+                let speaks = marks.answer == self.main.answer || answer_annotation == Some(&marks.answer);
                 (speaks && !marks.says_injected(template)).then_some((marks.status.as_str(), INJECTED))
             }
         })
@@ -165,7 +167,7 @@ impl AnnotationPair {
 
 impl AnnotationStyle {
     fn read(self, value: &str) -> InjectionChoice {
-        let is = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
+        let is_any_of = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
         let (ask, decline): (&[&str], &[&str]) = match self {
             Self::Admittance => (
                 &["true", "yes", "on", "enabled", "1"],
@@ -175,9 +177,9 @@ impl AnnotationStyle {
             // kube-sidecar-injector knew only the first list. Since then, it knows only the second one.
             Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
         };
-        if is(ask) {
+        if is_any_of(ask) {
             InjectionChoice::Ask
-        } else if is(decline) {
+        } else if is_any_of(decline) {
             InjectionChoice::Decline
         } else {
             InjectionChoice::Unclear

@@ -42,7 +42,7 @@ impl Injector {
         let mut errors = SettingsErrors::new();
         // The names of all containers and init containers, no two of which may be equal. Volumes are not included,
         // because a volume may have the same name as a container.
-        let mut taken = BTreeSet::new();
+        let mut used_names = BTreeSet::new();
         let empty = containers.is_empty()
             && init_containers.is_empty()
             && volumes.is_empty()
@@ -60,14 +60,14 @@ impl Injector {
             "containers",
             containers,
             NameRule::NameOrImage,
-            &mut taken,
+            &mut used_names,
             &mut errors,
         );
         let init_containers = elements(
             "initContainers",
             init_containers,
             NameRule::NameOrImage,
-            &mut taken,
+            &mut used_names,
             &mut errors,
         );
         let volumes = elements(
@@ -221,7 +221,7 @@ impl Injector {
         };
         let spec = &template.spec_path;
         let init_containers = template.init_containers.as_deref();
-        let status = self.conventions.listed(template);
+        let status = self.conventions.status_list(template);
         let present = |list: &[Container<'_>], element: &AddedElement| {
             is_present(
                 list,
@@ -288,7 +288,7 @@ fn absent<'a>(
 
 /// BCS drops the names of containers. A container without a name is found by its image or the status annotation.
 fn is_present(list: &[Container<'_>], element: &AddedElement, status: Option<&str>) -> bool {
-    let named = |container: &Container<'_>| container.name.as_deref().is_some_and(|name| !name.is_empty());
+    let has_name = |container: &Container<'_>| container.name.as_deref().is_some_and(|name| !name.is_empty());
     if !element.name.is_empty()
         && list
             .iter()
@@ -296,7 +296,7 @@ fn is_present(list: &[Container<'_>], element: &AddedElement, status: Option<&st
     {
         return true;
     }
-    let mut nameless = list.iter().filter(|container| !named(container)).peekable();
+    let mut nameless = list.iter().filter(|container| !has_name(container)).peekable();
     if nameless.peek().is_none() {
         return false;
     }

@@ -123,12 +123,12 @@ pub(crate) enum NameRule {
     Name,
 }
 
-/// Parses the elements of one list. `taken` contains the names that are already used.
+/// Parses the elements of one list. `used_names` contains the names that are already used.
 pub(crate) fn elements(
     list: &str,
     values: Vec<Map<String, Value>>,
     naming: NameRule,
-    taken: &mut BTreeSet<String>,
+    used_names: &mut BTreeSet<String>,
     errors: &mut SettingsErrors,
 ) -> Vec<AddedElement> {
     let mut elements = Vec::with_capacity(values.len());
@@ -163,15 +163,15 @@ pub(crate) fn elements(
         };
         let element = AddedElement { name, image, json };
         if element.identity().is_empty() {
-            let wanted = match naming {
+            let remedy = match naming {
                 NameRule::NameOrImage => "give it a `name`, or at least an `image`",
                 NameRule::Name => "give it a `name`",
             };
             errors.push(
                 pointer![list, index],
-                format!("this element cannot be identified; {wanted}"),
+                format!("this element cannot be identified; {remedy}"),
             );
-        } else if !taken.insert(element.identity().to_owned()) {
+        } else if !used_names.insert(element.identity().to_owned()) {
             errors.push(
                 pointer![list, index],
                 format!("\"{}\" is a duplicate; rename or remove one", element.identity()),

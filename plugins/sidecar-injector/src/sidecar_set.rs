@@ -13,7 +13,7 @@ use admittance_sdk::prelude::*;
 use admittance_sdk::serde_json::{self, Map, Value};
 
 use pod::{NamedElement, PodContainer, TargetPod, TargetPodMetadata, text};
-use settings::{ContainerName, ContainerOrder, ContainerReader, Sidecar, named};
+use settings::{ContainerName, ContainerOrder, ContainerReader, Sidecar, named_elements};
 pub use settings::{PatchPolicy, PodMetadata, SidecarSet};
 
 /// The annotation that lists the SidecarSets that were injected into a Pod.
@@ -38,14 +38,14 @@ impl Injection {
             let message = "the SidecarSet has no containers; give `containers` or `initContainers`";
             errors.push(pointer!["sidecarSet"], message);
         }
-        let image_pull_secrets = named("imagePullSecrets", set.image_pull_secrets, &mut errors);
+        let image_pull_secrets = named_elements("imagePullSecrets", set.image_pull_secrets, &mut errors);
         let mut volumes = set.volumes;
         volumes.iter_mut().for_each(defaults::of_volume);
-        let mut reader = ContainerReader::new(named("volumes", volumes, &mut errors), &mut errors);
+        let mut reader = ContainerReader::new(named_elements("volumes", volumes, &mut errors), &mut errors);
         let mut init_containers =
             reader.sidecars("initContainers", set.init_containers, ContainerOrder::After);
         let containers = reader.sidecars("containers", set.containers, ContainerOrder::Before);
-        let volumes = reader.used();
+        let volumes = reader.used_volumes();
         errors.check()?;
         init_containers.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(Self {
@@ -75,10 +75,10 @@ impl Injection {
         let mut patch = Patch::new();
         let containers = spec.containers.as_deref();
         let injected = |sidecars: &[Sidecar]| -> Result<Vec<Value>, Error> {
-            let own = containers.unwrap_or_default();
+            let pod_containers = containers.unwrap_or_default();
             sidecars
                 .iter()
-                .map(|sidecar| sidecar.in_pod(own, &metadata))
+                .map(|sidecar| sidecar.in_pod(pod_containers, &metadata))
                 .collect()
         };
         merge(
@@ -110,50 +110,54 @@ impl Injection {
     }
 
     fn annotations(&self, metadata: &TargetPodMetadata<'_>) -> Result<BTreeMap<String, String>, Error> {
-        let mut added = BTreeMap::new();
+        let mut added_annotations = BTreeMap::new();
         for PodMetadata {
             annotations,
             patch_policy,
         } in &self.metadata
         {
             for (key, value) in annotations {
-                let added_here = added.get(key).map(String::as_str);
+                let added_here = added_annotations.get(key).map(String::as_str);
                 let present = added_here.or_else(|| text(metadata.annotations.as_ref(), key));
                 let value = match (patch_policy, present) {
                     (PatchPolicy::Retain, Some(_)) => continue,
                     (PatchPolicy::MergePatchJson, Some(present)) if !present.is_empty() => {
-                        merged(present, value).map_err(|error| {
+                        merge_json(present, value).map_err(|error| {
                             Error::other(format!("the annotation {key} cannot be changed: {error}"))
                         })?
                     }
                     _ => value.clone(),
                 };
-                added.insert(key.clone(), value);
+                added_annotations.insert(key.clone(), value);
             }
         }
         let list = text(metadata.annotations.as_ref(), LIST).unwrap_or_default();
-        let listed: BTreeSet<&str> = list.split(',').filter(|name| !name.is_empty()).collect();
-        let names: BTreeSet<&str> = listed.into_iter().chain([self.name.as_str()]).collect();
-        added.insert(LIST.to_owned(), names.into_iter().collect::<Vec<_>>().join(","));
-        Ok(added)
+        let listed_names: BTreeSet<&str> = list.split(',').filter(|name| !name.is_empty()).collect();
+        let names: BTreeSet<&str> = listed_names.into_iter().chain([self.name.as_str()]).collect();
+        added_annotations.insert(LIST.to_owned(), names.into_iter().collect::<Vec<_>>().join(","));
+        Ok(added_annotations)
     }
 }
 
 impl Sidecar {
-    fn in_pod(&self, own: &[PodContainer<'_>], metadata: &TargetPodMetadata<'_>) -> Result<Value, Error> {
+    fn in_pod(
+        &self,
+        pod_containers: &[PodContainer<'_>],
+        metadata: &TargetPodMetadata<'_>,
+    ) -> Result<Value, Error> {
         let mut container = self.container.clone();
-        let mut env = self.transferred(own, metadata)?;
+        let mut env = self.transferred(pod_containers, metadata)?;
         if self.shares_volumes {
             let mut mounts = Vec::new();
-            for own in own {
-                own.share(&mut mounts, &mut env)?;
+            for pod_container in pod_containers {
+                pod_container.share(&mut mounts, &mut env)?;
             }
             extend(&mut container, "volumeMounts", "mountPath", mounts);
         }
         if self.shares_devices {
             let mut devices = Vec::new();
-            for own in own {
-                own.share_devices(&mut devices)?;
+            for own_container in pod_containers {
+                own_container.share_devices(&mut devices)?;
             }
             extend(&mut container, "volumeDevices", "devicePath", devices);
         }
@@ -163,7 +167,7 @@ impl Sidecar {
 
     fn transferred(
         &self,
-        own: &[PodContainer<'_>],
+        pod_containers: &[PodContainer<'_>],
         metadata: &TargetPodMetadata<'_>,
     ) -> Result<Vec<Value>, Error> {
         let mut env = Vec::new();
@@ -173,7 +177,10 @@ impl Sidecar {
                 ContainerName::OfLabel(key) => text(metadata.labels.as_ref(), key),
                 ContainerName::OfAnnotation(key) => text(metadata.annotations.as_ref(), key),
             };
-            let Some(source) = own.iter().find(|own| Some(own.name.as_str()) == source) else {
+            let Some(source) = pod_containers
+                .iter()
+                .find(|pod_container| Some(pod_container.name.as_str()) == source)
+            else {
                 continue;
             };
             for name in &transfer.names {
@@ -194,14 +201,17 @@ fn extend(container: &mut Map<String, Value>, list: &str, key: &str, more: Vec<V
         _ => Vec::new(),
     };
     for element in more {
-        if !elements.iter().any(|known| known.get(key) == element.get(key)) {
+        if !elements
+            .iter()
+            .any(|existing| existing.get(key) == element.get(key))
+        {
             elements.push(element);
         }
     }
     container.insert(list.to_owned(), Value::Array(elements));
 }
 
-fn merged(present: &str, change: &str) -> Result<String, serde_json::Error> {
+fn merge_json(present: &str, change: &str) -> Result<String, serde_json::Error> {
     let mut value = serde_json::from_str(present)?;
     merge_patch(&mut value, serde_json::from_str(change)?);
     serde_json::to_string(&value)
@@ -255,14 +265,14 @@ fn merge(
             patch.replace(pointer![path; index], container)?;
             continue;
         }
-        let index = match sidecar.place {
+        let index = match sidecar.order {
             ContainerOrder::Before => {
                 (before, appended) = (before + 1, appended + 1);
                 before - 1
             }
             ContainerOrder::After => {
-                let mut others = names.iter().skip(appended);
-                let later = others.position(|name| by_name && *name > sidecar.name.as_str());
+                let mut other_names = names.iter().skip(appended);
+                let later = other_names.position(|name| by_name && *name > sidecar.name.as_str());
                 later.map_or(names.len(), |later| appended + later)
             }
         };
@@ -282,7 +292,7 @@ fn append(
         present
             .unwrap_or_default()
             .iter()
-            .any(|known| &*known.name == name)
+            .any(|existing| &*existing.name == name)
     };
     let path = pointer!["spec", list];
     for (_, element) in elements.iter().filter(|(name, _)| !is_present(name)) {

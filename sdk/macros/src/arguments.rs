@@ -29,11 +29,11 @@ pub(crate) struct Capability {
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let mut arguments = Self::default();
-        let mut seen: Vec<String> = Vec::new();
+        let mut given_keys: Vec<String> = Vec::new();
         while !input.is_empty() {
             let key: Ident = input.parse()?;
             let text = key.to_string();
-            if seen.contains(&text) {
+            if given_keys.contains(&text) {
                 return Err(Error::new(
                     key.span(),
                     format!("`{text}` is a duplicate argument"),
@@ -53,7 +53,7 @@ impl Parse for Arguments {
                     return Err(Error::new(key.span(), message));
                 }
             }
-            seen.push(text);
+            given_keys.push(text);
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
@@ -70,12 +70,12 @@ fn value(input: ParseStream<'_>) -> Result<LitStr> {
 fn name(input: ParseStream<'_>) -> Result<LitStr> {
     let name = value(input)?;
     let text = name.value();
-    let right = text.starts_with(|c: char| c.is_ascii_lowercase())
+    let is_right = text.starts_with(|c: char| c.is_ascii_lowercase())
         && !text.ends_with('-')
         && text
             .chars()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-    if right {
+    if is_right {
         Ok(name)
     } else {
         Err(Error::new(
@@ -129,9 +129,9 @@ fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> 
             _ => ("", "", [].as_slice()),
         };
         let is_plural = |part: &&str| !part.is_empty() && !part.chars().any(char::is_uppercase);
-        let right =
+        let is_right =
             !version.is_empty() && (1..=2).contains(&resource.len()) && resource.iter().all(is_plural);
-        if !right {
+        if !is_right {
             return Err(Error::new(
                 literal.span(),
                 "a resource must be version and plural in lower case, after the group if it has one: \"v1/pods\", \
@@ -164,7 +164,7 @@ fn is_version(part: &str) -> bool {
 impl Parse for Capability {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let kind: Ident = input.parse()?;
-        let (variant, is_right, right): (_, fn(&str) -> bool, _) = match kind.to_string().as_str() {
+        let (variant, is_right, requirement): (_, fn(&str) -> bool, _) = match kind.to_string().as_str() {
             "cluster" => (
                 "Cluster",
                 |text| text.contains('/'),
@@ -191,7 +191,7 @@ impl Parse for Capability {
         }
         let text = literal.value();
         if !is_right(&text) {
-            return Err(Error::new(literal.span(), format!("this must be {right}")));
+            return Err(Error::new(literal.span(), format!("this must be {requirement}")));
         }
         let variant = Ident::new(variant, kind.span());
         Ok(Self { variant, text })

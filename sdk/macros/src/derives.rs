@@ -91,14 +91,14 @@ fn serde_attributes(item: &DeriveInput) -> Result<Vec<TokenStream>> {
 }
 
 fn has(item: &DeriveInput, name: &str) -> Result<bool> {
-    let mut found = false;
+    let mut has_attribute = false;
     for attribute in item
         .attrs
         .iter()
         .filter(|attribute| attribute.path().is_ident("serde"))
     {
         attribute.parse_nested_meta(|meta| {
-            found |= meta.path.is_ident(name);
+            has_attribute |= meta.path.is_ident(name);
             // The `= value` or `(...)` after the name is skipped here, because serde checks it.
             if meta.input.peek(syn::Token![=]) {
                 let _: syn::Expr = meta.value()?.parse()?;
@@ -110,7 +110,7 @@ fn has(item: &DeriveInput, name: &str) -> Result<bool> {
             Ok(())
         })?;
     }
-    Ok(found)
+    Ok(has_attribute)
 }
 
 #[cfg(test)]

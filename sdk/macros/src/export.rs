@@ -51,8 +51,8 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
 
 fn implementation(item: TokenStream) -> Result<ItemImpl> {
     const RIGHT: &str = "`#[plugin]` must be on `impl Plugin for YourType`";
-    let whole = item.clone();
-    let item: ItemImpl = syn::parse2(item).map_err(|_| Error::new_spanned(&whole, RIGHT))?;
+    let tokens = item.clone();
+    let item: ItemImpl = syn::parse2(item).map_err(|_| Error::new_spanned(&tokens, RIGHT))?;
     let Some((negative, path, _)) = &item.trait_ else {
         return Err(Error::new_spanned(&item.self_ty, RIGHT));
     };
@@ -119,9 +119,9 @@ fn description(arguments: &Arguments) -> TokenStream {
 }
 
 /// Returns the argument if it is given; otherwise, the corresponding value of the author's Cargo.toml.
-fn or_else(given: Option<&syn::LitStr>, variable: &str) -> TokenStream {
-    match given {
-        Some(given) => quote!(#given),
+fn or_else(argument: Option<&syn::LitStr>, variable: &str) -> TokenStream {
+    match argument {
+        Some(argument) => quote!(#argument),
         None => quote!(::core::env!(#variable)),
     }
 }

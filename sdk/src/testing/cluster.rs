@@ -49,8 +49,8 @@ pub fn with_cluster<R>(objects: impl IntoIterator<Item = Value>, test: impl FnOn
 /// # use admittance_sdk::UserInfo;
 /// # let user = UserInfo { username: "jo".into(), uid: String::new(), groups: vec![], extra: vec![] };
 ///
-/// let may = |user: &UserInfo, verb: &str, what: &str| user.username == "jo" && verb == "get" && what == "pods in shop";
-/// testing::with_access(may, || {
+/// let may = |user: &UserInfo, verb: &str, what: &str| user.username == "jo" && verb == "get" && what == "pods in
+/// shop"; testing::with_access(may, || {
 ///     let question = CanI::new("get", "", "pods").user(user);
 ///     assert!(question.clone().namespace("shop").ask().unwrap().allowed);
 ///     assert!(!question.ask().unwrap().allowed);
@@ -66,7 +66,7 @@ pub(super) fn with_user<R>(user: &UserInfo, admit: impl FnOnce() -> R) -> R {
 
 /// Sets a thread-local value while `run` runs, and resets it even if `run` panics.
 fn scoped<T: 'static, R>(
-    place: &'static LocalKey<RefCell<Option<T>>>,
+    cell: &'static LocalKey<RefCell<Option<T>>>,
     value: Option<T>,
     run: impl FnOnce() -> R,
 ) -> R {
@@ -76,7 +76,7 @@ fn scoped<T: 'static, R>(
             self.0.set(self.1.take());
         }
     }
-    let _restore = Restore(place, place.replace(value));
+    let _restore = Restore(cell, cell.replace(value));
     run()
 }
 
@@ -86,10 +86,10 @@ pub(crate) fn get(
     namespace: Option<&str>,
     name: &str,
 ) -> Result<Option<String>, Error> {
-    let found = matching(api_version, kind, namespace, |object| {
+    let objects = matching(api_version, kind, namespace, |object| {
         text(object, "/metadata/name") == Some(name) && text(object, "/metadata/namespace") == namespace
     })?;
-    Ok(found.into_iter().next())
+    Ok(objects.into_iter().next())
 }
 
 pub(crate) fn list(
@@ -184,9 +184,9 @@ pub(crate) fn can_i(action: &Action, user: Option<&UserInfo>) -> Result<Access, 
     let rule = RULE.with_borrow(Clone::clone).ok_or_else(|| {
         Error::Unavailable("there is no host in a native build; see testing::with_access".to_owned())
     })?;
-    let given = user.cloned().or_else(|| USER.with_borrow(Clone::clone));
-    let user = given.ok_or_else(|| Error::Refused("there is no request".to_owned()))?;
-    let (verb, what) = match action {
+    let asking_user = user.cloned().or_else(|| USER.with_borrow(Clone::clone));
+    let user = asking_user.ok_or_else(|| Error::Refused("there is no request".to_owned()))?;
+    let (verb, target) = match action {
         Action::Path(action) => (&action.verb, action.path.clone()),
         Action::Resource(action) => {
             let parts: Vec<_> = [&action.group, &action.resource]
@@ -195,18 +195,18 @@ pub(crate) fn can_i(action: &Action, user: Option<&UserInfo>) -> Result<Access, 
                 .filter(|part| !part.is_empty())
                 .map(String::as_str)
                 .collect();
-            let mut what = parts.join("/");
+            let mut resource = parts.join("/");
             if let Some(namespace) = &action.namespace {
-                what += &format!(" in {namespace}");
+                resource += &format!(" in {namespace}");
             }
             if let Some(name) = &action.name {
-                what += &format!(": {name}");
+                resource += &format!(": {name}");
             }
-            (&action.verb, what)
+            (&action.verb, resource)
         }
     };
     Ok(Access {
-        allowed: rule(&user, verb, &what),
+        allowed: rule(&user, verb, &target),
         reason: String::new(),
     })
 }
@@ -266,8 +266,8 @@ mod tests {
         };
         with_cluster(["a", "b", "c"].map(pod), || {
             let list = List::of("v1", "Pod").page_size(2);
-            let whole: Result<Vec<Value>, _> = list.clone().objects().collect();
-            assert_eq!(whole, Ok(vec![pod("a"), pod("b"), pod("c")]));
+            let objects: Result<Vec<Value>, _> = list.clone().objects().collect();
+            assert_eq!(objects, Ok(vec![pod("a"), pod("b"), pod("c")]));
             let fields = ["/metadata/labels/a~1b", "/spec/containers/*/image"];
             let parts = list.clone().fields(fields).objects::<Value>().nth(2);
             let expected = json!({"metadata": {"name": "c", "labels": {"a/b": "c"}},
@@ -290,8 +290,8 @@ mod tests {
             let health = CanI::path("get", "/healthz").ask()?;
             Ok(crate::Response::allow().warn(format!("{} {}", scale.allowed, health.allowed)))
         };
-        let rule = |user: &UserInfo, verb: &str, what: &str| {
-            user.username == "jo" && (verb, what) == ("update", "apps/deployments/scale in shop: web")
+        let rule = |user: &UserInfo, verb: &str, target: &str| {
+            user.username == "jo" && (verb, target) == ("update", "apps/deployments/scale in shop: web")
         };
         for (user, expected) in [("jo", "true false"), ("al", "false false")] {
             let outcome = with_access(rule, || testing::create("{}").user(user).run(asks));

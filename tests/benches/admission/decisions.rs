@@ -15,9 +15,10 @@ use crate::{
     reviews::review,
 };
 
-/// Measures three costs of recorded decisions: the time of `requests` requests, the program's memory after `many`
-/// decisions, and searches in a log of `rows` decisions.
-pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows: usize) {
+/// Measures three costs of recorded decisions: the time of
+/// `requests` requests, the program's memory after `decision_count` decisions, and searches in a log of `rows`
+/// decisions.
+pub(crate) async fn measure(directory: &Path, requests: usize, decision_count: usize, rows: usize) {
     let text = objects::pod(2);
     let mut table = MeasuredTable::new(&format!(
         "decisions: a {} byte Pod, {requests} requests each, one after another",
@@ -31,13 +32,13 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
         };
         builder.build().await.unwrap()
     };
-    let (without, with) = (build(None).await, build(Some(DecisionsConfig::default())).await);
+    let (without_log, with_log) = (build(None).await, build(Some(DecisionsConfig::default())).await);
     let base = table
         .measure(
             "native code as a stage, without decisions",
             None,
             requests,
-            async || changed(without.admit(request(&text)).await),
+            async || changed(without_log.admit(request(&text)).await),
         )
         .await;
     table
@@ -45,7 +46,7 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
             "native code as a stage, with decisions",
             Some(base),
             requests,
-            async || changed(with.admit(request(&text)).await),
+            async || changed(with_log.admit(request(&text)).await),
         )
         .await;
 
@@ -54,15 +55,15 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
     let megabytes = || resident_memory(std::process::id()).unwrap() / 1_000_000;
     let before = megabytes();
     // Fill the log of decisions first, because a full log drops the oldest decision for each new one.
-    for _ in 0..DecisionsConfig::default().count.min(many) {
-        with.admit(request(&text)).await;
+    for _ in 0..DecisionsConfig::default().count.min(decision_count) {
+        with_log.admit(request(&text)).await;
     }
     let full = megabytes();
-    for _ in 0..many {
-        with.admit(request(&text)).await;
+    for _ in 0..decision_count {
+        with_log.admit(request(&text)).await;
     }
     table.note(format!(
-        "resident memory: {before} MB before, {full} MB with a full log, {} MB after {many} more decisions",
+        "resident memory: {before} MB before, {full} MB with a full log, {} MB after {decision_count} more decisions",
         megabytes()
     ));
     let nobody = DecisionFilter::default().user("nobody");
@@ -71,7 +72,7 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
             "a filter that matches none of 10,000 in memory",
             None,
             100,
-            async || with.decisions().list(&nobody, None, 100),
+            async || with_log.decisions().list(&nobody, None, 100),
         )
         .await;
     searches(&mut table, directory, rows).await;
@@ -81,20 +82,20 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
 /// Measures what counting a request for the console's trends costs. It must be below 1 % of the request's time.
 fn trends(request: Times) -> String {
     const REQUESTS: u32 = 1_000_000;
-    let begun = Instant::now();
-    let traffic = Traffic::new(begun);
+    let start = Instant::now();
+    let traffic = Traffic::new(start);
     for number in 0..REQUESTS {
         let duration = Duration::from_micros(u64::from(number % 997));
         traffic.record(
             DecisionVerdict::Allowed,
             duration,
-            begun + Duration::from_millis(number.into()),
+            start + Duration::from_millis(number.into()),
         );
     }
-    let one = begun.elapsed() / REQUESTS;
-    let share = 100.0 * one.as_secs_f64() / request.median().as_secs_f64();
+    let mean_duration = start.elapsed() / REQUESTS;
+    let share = 100.0 * mean_duration.as_secs_f64() / request.median().as_secs_f64();
     format!(
-        "counting a request for the trends of the console: {one:?}, {share:.2} % of the request without decisions"
+        "counting a request for the trends of the console: {mean_duration:?}, {share:.2} % of the request without decisions"
     )
 }
 
@@ -116,14 +117,14 @@ async fn searches(table: &mut MeasuredTable, directory: &Path, rows: usize) {
             .unwrap();
         assert_eq!(client.send(request).await.unwrap().status, 200);
     }
-    let written = || async {
+    let count_recorded = || async {
         let metrics = program.metrics().await.unwrap();
         let sink = [("sink", "sqlite")];
         let sum = |name| metrics.sum(name, &sink).unwrap_or_default();
         sum("admittance_decisions_written_total") + sum("admittance_decisions_dropped_total")
     };
     #[expect(clippy::cast_precision_loss, reason = "it is small")]
-    while written().await < rows as f64 {
+    while count_recorded().await < rows as f64 {
         tokio::time::sleep(admittance_tests::POLL).await;
     }
     for (name, query) in [

@@ -85,9 +85,9 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
     async fn measure_start(&self) -> (Admittance, Duration) {
         let started = Instant::now();
         let program = self.start().await;
-        let took = started.elapsed();
+        let duration = started.elapsed();
         self.until_answered(&program, 1).await;
-        (program, took)
+        (program, duration)
     }
 
     async fn measure_change(&self, program: &Admittance, plugin: u32, version: u32) -> Duration {
@@ -185,19 +185,19 @@ pub(crate) async fn measure(rounds: u32, plugins: u32) {
 }
 
 /// Measures starts with an empty store, and with all plugins compiled in the store.
-async fn starts(table: &mut MeasuredTable, rounds: u32, what: &str, scene: &LoadingScene) {
-    let (_, first) = scene.measure_start().await;
+async fn starts(table: &mut MeasuredTable, rounds: u32, description: &str, scene: &LoadingScene) {
+    let (_, cold_time) = scene.measure_start().await;
     table.add(
-        &format!("a start with {what}, nothing in the store"),
+        &format!("a start with {description}, nothing in the store"),
         None,
-        vec![first],
+        vec![cold_time],
     );
     let mut times = Vec::new();
     for _ in 0..rounds {
         times.push(scene.measure_start().await.1);
     }
     table.add(
-        &format!("a start with {what}, compiled forms in the store"),
+        &format!("a start with {description}, compiled forms in the store"),
         None,
         times,
     );
@@ -229,8 +229,8 @@ async fn many_chains(table: &mut MeasuredTable, rounds: u32) {
     let scene = LoadingScene::new().await;
     scene.put(1, 1);
     scene.put(2, 1);
-    let others = (2..=CHAINS).map(|number| chain(number, "service", &scene.module(2), number % 10));
-    scene.write("others", others);
+    let other_chains = (2..=CHAINS).map(|number| chain(number, "service", &scene.module(2), number % 10));
+    scene.write("others", other_chains);
     scene.write(
         "chain",
         [chain(1, "application", &scene.module(1), 1)].into_iter(),
@@ -262,26 +262,26 @@ async fn many_resources(table: &mut MeasuredTable, rounds: u32) {
     for version in [1, 2] {
         scene.put(version, version);
     }
-    let first = |version| resource(1, "application", &scene.module(version), 1);
-    setting.server.put(PLURAL, first(1));
+    let first_chain = |version| resource(1, "application", &scene.module(version), 1);
+    setting.server.put(PLURAL, first_chain(1));
     for number in 2..=CHAINS {
         let settings = if number % 2 == 0 { 2 } else { number };
         let chain = resource(number, "service", &scene.module(2), settings);
         setting.server.put(PLURAL, chain);
     }
-    let what = format!("{CHAINS} chains as resources");
-    starts(table, rounds, &what, &scene).await;
+    let description = format!("{CHAINS} chains as resources");
+    starts(table, rounds, &description, &scene).await;
     let (program, _) = scene.measure_start().await;
     let mut times = Vec::new();
     for round in 0..=rounds {
         let version = 2 - round % 2;
         let started = Instant::now();
-        setting.server.put(PLURAL, first(version));
+        setting.server.put(PLURAL, first_chain(version));
         scene.until_answered(&program, version).await;
         times.push(started.elapsed());
     }
     // Drop the time of the first change, for which a module had to be compiled.
     times.remove(0);
-    let name = format!("a change of one of {what}, to a module whose compiled form is in the store");
+    let name = format!("a change of one of {description}, to a module whose compiled form is in the store");
     table.add(&name, None, times);
 }

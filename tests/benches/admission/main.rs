@@ -51,22 +51,23 @@ const SETTINGS: &str = r#"{
 async fn main() -> ExitCode {
     // `cargo bench` passes `--bench` to this program, and `cargo test` does not. `cargo test` only has to show that the
     // benchmarks work, so each benchmark makes few calls then.
-    let quick = std::env::args().all(|argument| argument != "--bench");
-    let calls = if quick { 20 } else { 20_000 };
+    let is_quick = std::env::args().all(|argument| argument != "--bench");
+    let calls = if is_quick { 20 } else { 20_000 };
     let directory = tempfile::tempdir().unwrap();
 
-    let named: Vec<String> = std::env::args()
+    let benchmark_names: Vec<String> = std::env::args()
         .skip(1)
         .filter(|name| !name.starts_with('-'))
         .collect();
-    let is_wanted = |name: &str| named.is_empty() || named.iter().any(|wanted| wanted == name);
+    let is_wanted =
+        |name: &str| benchmark_names.is_empty() || benchmark_names.iter().any(|benchmark| benchmark == name);
     if is_wanted("stage") {
         stages(directory.path(), calls).await;
     }
     if is_wanted("chains") {
         chains(calls).await;
     }
-    let requests = if quick { 20 } else { 5_000 };
+    let requests = if is_quick { 20 } else { 5_000 };
     if is_wanted("proxy") {
         proxy::measure(directory.path(), requests, &objects::pod(2)).await;
     }
@@ -74,20 +75,20 @@ async fn main() -> ExitCode {
         reviews::measure(directory.path(), requests, &objects::pod(2)).await;
     }
     if is_wanted("decisions") {
-        let (many, rows) = if quick { (100, 10) } else { (1_000_000, 20_000) };
-        decisions::measure(directory.path(), calls, many, rows).await;
+        let (decision_count, rows) = if is_quick { (100, 10) } else { (1_000_000, 20_000) };
+        decisions::measure(directory.path(), calls, decision_count, rows).await;
     }
     if is_wanted("mesos") {
         mesos::measure(directory.path(), requests).await;
     }
     if is_wanted("throughput") {
-        let time = Duration::from_millis(if quick { 100 } else { 3_000 });
+        let time = Duration::from_millis(if is_quick { 100 } else { 3_000 });
         let other = std::env::args().find_map(|argument| Some(argument.strip_prefix("--compare=")?.into()));
         if !throughput::measure(directory.path(), time, other).await {
             return ExitCode::FAILURE;
         }
     }
-    let (rounds, plugins) = if quick { (2, 3) } else { (20, 100) };
+    let (rounds, plugins) = if is_quick { (2, 3) } else { (20, 100) };
     if is_wanted("loading") {
         loading::measure(rounds, plugins).await;
     }
@@ -102,8 +103,8 @@ fn program() -> PathBuf {
 /// code as native code without a sandbox, and as a webhook.
 async fn stages(directory: &std::path::Path, calls: usize) {
     let native = NativePlugin::new(SETTINGS);
-    let one = host(directory, 1).await;
-    let ten = host(directory, 10).await;
+    let one_stage = host(directory, 1).await;
+    let ten_stages = host(directory, 10).await;
     let native_chain = Host::builder()
         .chain(native::chain(SETTINGS))
         .build()
@@ -159,17 +160,17 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 async || changed(native_chain.admit(request(&text)).await),
             )
             .await;
-        for (what, host) in [
+        for (form, host) in [
             ("a stage", &expression),
             ("a policy of Kubernetes", &of_kubernetes),
             ("a policy of Kyverno", &of_kyverno),
         ] {
             table
                 .measure(
-                    &format!("{name}, a validation in CEL as {what}"),
+                    &format!("{name}, a validation in CEL as {form}"),
                     Some(base),
                     calls,
-                    async || allowed(host.admit(request(&text)).await),
+                    async || assert_allowed(host.admit(request(&text)).await),
                 )
                 .await;
         }
@@ -178,7 +179,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 &format!("{name}, one plugin stage"),
                 Some(base),
                 calls,
-                async || changed(one.admit(request(&text)).await),
+                async || changed(one_stage.admit(request(&text)).await),
             )
             .await;
         table
@@ -186,7 +187,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 &format!("{name}, ten plugin stages"),
                 Some(base),
                 calls / 4,
-                async || changed(ten.admit(request(&text)).await),
+                async || changed(ten_stages.admit(request(&text)).await),
             )
             .await;
         table
@@ -235,22 +236,22 @@ async fn stages(directory: &std::path::Path, calls: usize) {
 async fn chains(calls: usize) {
     let text = objects::pod(2);
     let mut table = MeasuredTable::new(&format!("many chains: {calls} calls each, one after another"));
-    let mut first = None;
-    for others in [0, 100, 10_000] {
+    let mut base = None;
+    for other_count in [0, 100, 10_000] {
         let mut builder = Host::builder().chain(native::chain(SETTINGS));
-        for other in 0..others {
+        for other in 0..other_count {
             builder = builder.chain(native::chain_for(SETTINGS, &format!("resource-{other}")));
         }
         let host = builder.build().await.unwrap();
         let row = table
             .measure(
-                &format!("native stage, {others} other chains"),
-                first,
+                &format!("native stage, {other_count} other chains"),
+                base,
                 calls,
                 async || changed(host.admit(request(&text)).await),
             )
             .await;
-        first.get_or_insert(row);
+        base.get_or_insert(row);
     }
     table.print();
 }
@@ -378,7 +379,7 @@ fn request(text: &str) -> Request {
     Request::new(Operation::Create, kind, resource).with_object(Object::parse(text).unwrap())
 }
 
-fn allowed(outcome: Outcome) -> Outcome {
+fn assert_allowed(outcome: Outcome) -> Outcome {
     assert!(outcome.is_allowed(), "{:?}", outcome.trace);
     outcome
 }

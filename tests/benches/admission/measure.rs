@@ -5,7 +5,7 @@ use std::{
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    least: Duration,
+    minimum: Duration,
     median: Duration,
     p99: Duration,
 }
@@ -59,16 +59,16 @@ impl MeasuredTable {
 
     pub(crate) fn add(&mut self, name: &str, base: Option<Times>, mut times: Vec<Duration>) -> Times {
         times.sort_unstable();
-        let at = |percent: usize| {
+        let percentile = |percent: usize| {
             times
                 .get(times.len() * percent / 100)
                 .copied()
                 .unwrap_or_default()
         };
         let times = Times {
-            least: at(0),
-            median: at(50),
-            p99: at(99),
+            minimum: percentile(0),
+            median: percentile(50),
+            p99: percentile(99),
         };
         self.rows
             .push((name.to_owned(), times, base.map(|base| times.ratio(base))));
@@ -95,7 +95,7 @@ impl MeasuredTable {
             let ratio = ratio.map_or_else(String::new, |ratio| format!("{ratio:.1}"));
             println!(
                 "{name:width$}  {:>10.1?}  {:>10.1?}  {:>10.1?}  {ratio:>7}",
-                times.least, times.median, times.p99
+                times.minimum, times.median, times.p99
             );
         }
         for note in &self.notes {

@@ -46,7 +46,7 @@ struct MeasuredTarget {
 
 /// Measures this build of the program, and another build if given. Returns false if this one is slower in any row.
 pub(crate) async fn measure(directory: &Path, time: Duration, other: Option<PathBuf>) -> bool {
-    let here = Build {
+    let this_build = Build {
         program: crate::program(),
         suffix: "",
     };
@@ -55,10 +55,10 @@ pub(crate) async fn measure(directory: &Path, time: Duration, other: Option<Path
         suffix: OTHER,
     });
     let time = if other.is_some() { time / 3 } else { time };
-    let builds: Vec<Build> = [here].into_iter().chain(other).collect();
-    let reviews = reviews(directory, time, &builds).await;
-    let proxies = proxies(directory, time, &builds).await;
-    reviews && proxies
+    let builds: Vec<Build> = [this_build].into_iter().chain(other).collect();
+    let reviews_pass = reviews(directory, time, &builds).await;
+    let proxies_pass = proxies(directory, time, &builds).await;
+    reviews_pass && proxies_pass
 }
 
 const OTHER: &str = ", other build";
@@ -73,7 +73,7 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let variables: Vec<_> = (0..20_000).map(variable).collect();
     let (mut programs, mut targets) = (Vec::new(), Vec::new());
     for build in builds {
-        let inspects = build.serve(directory, CONFIG, &image_policy()).await;
+        let one_plugin = build.serve(directory, CONFIG, &image_policy()).await;
         // The configuration `NO_DECISIONS` has a key that an older build may not know. So only the build under test is
         // measured with this configuration. Its suffix is empty.
         let silent = match build.suffix {
@@ -81,8 +81,8 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
             _ => None,
         };
         let bare = build.serve(directory, CONFIG, "").await;
-        let many = image_policy() + &(1..=CHAINS).map(unmatched_chain).collect::<String>();
-        let many = build.serve(directory, CONFIG, &many).await;
+        let chain_text = image_policy() + &(1..=CHAINS).map(unmatched_chain).collect::<String>();
+        let many_chains = build.serve(directory, CONFIG, &chain_text).await;
         targets.push(MeasuredTarget {
             name: "a path that is not found (404)".to_owned(),
             suffix: build.suffix,
@@ -97,32 +97,32 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
         for (name, program, object, connections) in [
             (
                 "1 kB Pod, one plugin that allows",
-                &inspects,
+                &one_plugin,
                 objects::pod(2),
                 &[8, 1][..],
             ),
             (
                 "5 kB Pod, one plugin that allows",
-                &inspects,
+                &one_plugin,
                 objects::pod(16),
                 &[8, 1],
             ),
             ("5 kB Pod, no chain", &bare, objects::pod(16), &[8, 1]),
             (
                 "1 kB Pod, the same beside 10,000 chains",
-                &many,
+                &many_chains,
                 objects::pod(2),
                 &[8, 1],
             ),
             (
                 "20,000 variables, one plugin",
-                &inspects,
+                &one_plugin,
                 pod_with(&json!({"env": variables})),
                 &[1],
             ),
             (
                 "a string of 6.5 MB, one plugin",
-                &inspects,
+                &one_plugin,
                 pod_with(&json!({"args": ["x".repeat(6_500_000)]})),
                 &[1],
             ),
@@ -146,7 +146,7 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
                 is_base: false,
             });
         }
-        programs.push((build, inspects, (silent, bare, many)));
+        programs.push((build, one_plugin, (silent, bare, many_chains)));
     }
     let has_kept_all = compare("reviews over plain HTTP", time, &targets);
     for (build, program, _) in &programs {
@@ -240,9 +240,9 @@ fn compare(title: &str, time: Duration, targets: &[MeasuredTarget]) -> bool {
             println!("{name:width$}  {connections:>5}  {figures}  {ratio:>5}");
         }
         for (target, this) in rows.iter().filter(|(target, _)| target.suffix.is_empty()) {
-            let mut others = rows.iter();
+            let mut all_rows = rows.iter();
             if let Some((_, other)) =
-                others.find(|(other, _)| other.suffix == OTHER && other.name == target.name)
+                all_rows.find(|(other, _)| other.suffix == OTHER && other.name == target.name)
             {
                 verdicts.extend(judge(
                     &format!("{}, {connections} connections", target.name),
@@ -262,10 +262,10 @@ fn measure_in_turns(
     count: usize,
     time: Duration,
 ) -> Vec<(&MeasuredTarget, Vec<LoadFigures>)> {
-    let has = |target: &&MeasuredTarget| target.connections.contains(&connections);
+    let uses_connections = |target: &&MeasuredTarget| target.connections.contains(&connections);
     let mut rows: Vec<_> = targets
         .iter()
-        .filter(has)
+        .filter(uses_connections)
         .map(|target| (target, Vec::new()))
         .collect();
     for _ in 0..count {
@@ -295,8 +295,8 @@ fn judge(row: &str, this: &[LoadFigures], other: &[LoadFigures]) -> Vec<BuildVer
             continue;
         };
         let verdict = comparison.verdict();
-        let (ratio, (least, most)) = (comparison.ratio, comparison.range);
-        println!("{verdict:?}: {row}: {ratio:.3} of the other build's {unit} ({least:.3} to {most:.3})");
+        let (ratio, (minimum, maximum)) = (comparison.ratio, comparison.range);
+        println!("{verdict:?}: {row}: {ratio:.3} of the other build's {unit} ({minimum:.3} to {maximum:.3})");
         verdicts.push(verdict);
     }
     verdicts
@@ -378,12 +378,12 @@ impl PeerProxy {
     fn nginx(directory: &Path, upstream: SocketAddr) -> Option<Self> {
         let address = free_address();
         let path = directory.join("nginx.conf");
-        let at = directory.display();
+        let directory_path = directory.display();
         let config = format!(
-            "daemon off; worker_processes 2; error_log stderr error; pid {at}/nginx.pid;
+            "daemon off; worker_processes 2; error_log stderr error; pid {directory_path}/nginx.pid;
 events {{}}
 http {{
-  access_log off; keepalive_requests 100000000; client_body_temp_path {at}/body;
+  access_log off; keepalive_requests 100000000; client_body_temp_path {directory_path}/body;
   upstream servers {{ server {upstream}; keepalive 64; keepalive_requests 100000000; }}
   server {{
     listen {address} reuseport;

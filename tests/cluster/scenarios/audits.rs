@@ -113,24 +113,38 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
             .await
             .unwrap()
     };
-    let audited = audit(&["--output", "json"]).await;
-    assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
-    let found: Value = serde_json::from_str(&audited.stdout).unwrap();
-    let finding = &found["findings"][0];
+    let audit_output = audit(&["--output", "json"]).await;
+    assert_eq!(
+        audit_output.code,
+        Some(1),
+        "{}{}",
+        audit_output.stdout,
+        audit_output.stderr
+    );
+    let audit_report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
+    let finding = &audit_report["findings"][0];
     assert_eq!(
         (&finding["name"], &finding["verdict"], &finding["message"]),
         (&json!("worse"), &json!("denied"), &json!("by a chain")),
-        "{found}"
+        "{audit_report}"
     );
-    assert_eq!(found["objects"], json!({"pods": 6}), "{found}");
-    let compared = audit(&["--against", all_path.to_str().unwrap(), "--output", "json"]).await;
-    let found: Value = serde_json::from_str(&compared.stdout).unwrap();
-    assert_eq!(found["findings"].as_array().unwrap().len(), 5, "{found}");
+    assert_eq!(audit_report["objects"], json!({"pods": 6}), "{audit_report}");
+    let comparison_output = audit(&["--against", all_path.to_str().unwrap(), "--output", "json"]).await;
+    let comparison_report: Value = serde_json::from_str(&comparison_output.stdout).unwrap();
+    assert_eq!(
+        comparison_report["findings"].as_array().unwrap().len(),
+        5,
+        "{comparison_report}"
+    );
 
-    let printed = audit(&["--output", "reports"]).await;
+    let report_output = audit(&["--output", "reports"]).await;
     let arguments = ["apply", "--namespace", &scene.namespace, "-f", "-"];
-    let applied = scene.kubectl.run_with(&arguments, &printed.stdout).await.unwrap();
-    applied.succeeds();
+    let apply_output = scene
+        .kubectl
+        .run_with(&arguments, &report_output.stdout)
+        .await
+        .unwrap();
+    apply_output.succeeds();
 
     scene.apply(&chain).await.succeeds();
     let report = async || {

@@ -7,7 +7,7 @@ mod figures;
 mod kills;
 mod roles;
 mod scene;
-mod several;
+mod several_gateways;
 mod watches;
 
 use std::{sync::Arc, time::Duration};
@@ -28,7 +28,7 @@ pub(crate) use self::{
     figures::{WatchMemory, measure_gateways, memory_of_watches},
     kills::{confirmed_objects_survive_a_kill_of_the_agent, confirmed_objects_survive_a_kill_of_the_gateway},
     roles::roles_of_a_file_are_bound_in_the_cluster,
-    several::{a_second_gateway_replaces_a_killed_one, gateways_survive_an_outage_of_the_database},
+    several_gateways::{a_second_gateway_replaces_a_killed_one, gateways_survive_an_outage_of_the_database},
     watches::{a_hundred_watches_end_with_their_token, watches_stay_open},
 };
 use crate::{
@@ -150,11 +150,11 @@ async fn lists(gateway: &GatewayScene) {
         assert!(reply.status.is_success(), "{}", reply.text());
     }
     for pieces in ["--chunk-size=0", "--chunk-size=7"] {
-        let listed = gateway
+        let config_maps = gateway
             .run(&format!("get configmaps --output=json {pieces}"))
             .await
             .json();
-        let items = listed["items"].as_array().unwrap();
+        let items = config_maps["items"].as_array().unwrap();
         let large = items
             .iter()
             .filter(|item| item["metadata"]["name"].as_str().unwrap().starts_with("large-"));
@@ -190,18 +190,18 @@ async fn containers(gateway: &GatewayScene) {
     let reply = rest.send(Method::PUT, &path, Some(&object)).await.unwrap();
     assert!(reply.status.is_success(), "{}", reply.text());
 
-    let ran = gateway.run("exec served -- echo").await.succeeds();
-    assert_eq!(ran.stdout, "hello\n", "{}", ran.stderr);
+    let echo_output = gateway.run("exec served -- echo").await.succeeds();
+    assert_eq!(echo_output.stdout, "hello\n", "{}", echo_output.stderr);
     let text = "what is typed\n".repeat(10_000);
-    let ran = gateway
+    let cat_output = gateway
         .with_input("exec -i served -- cat", &text)
         .await
         .succeeds();
-    assert_eq!(ran.stdout, format!("hello\n{text}"));
+    assert_eq!(cat_output.stdout, format!("hello\n{text}"));
     gateway.run("exec served -- rm -r /").await.fails_with(&["no-rm"]);
 
-    let logged = gateway.run("logs served").await.succeeds();
-    assert_eq!(logged.stdout, "line 0\nline 1\nline 2\n");
+    let log_output = gateway.run("logs served").await.succeeds();
+    assert_eq!(log_output.stdout, "line 0\nline 1\nline 2\n");
     let mut following = gateway.start_kubectl("logs -f served");
     following.until("line 5").await;
 
@@ -216,9 +216,9 @@ async fn containers(gateway: &GatewayScene) {
         let text = format!("{turn}").repeat(50_000);
         stream.write_all(text.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
-        let mut back = String::new();
-        stream.read_to_string(&mut back).await.unwrap();
-        assert!(back == text, "{} bytes came back", back.len());
+        let mut echoed_text = String::new();
+        stream.read_to_string(&mut echoed_text).await.unwrap();
+        assert!(echoed_text == text, "{} bytes came back", echoed_text.len());
     }
 }
 
@@ -256,6 +256,6 @@ async fn streams(gateway: &GatewayScene) {
         }
     }
     gateway.revoke().await;
-    watch.ended(SOON).await;
+    watch.wait_until_ended(SOON).await;
     gateway.run("get pods").await.fails_with(&["logged in"]);
 }

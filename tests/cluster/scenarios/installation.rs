@@ -23,7 +23,7 @@ const BAD_IMAGE: &str = "registry.example.com/web:latest";
 pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<TestCluster>) {
     let kubectl = cluster.kubectl().unwrap();
     let config = repository().join("docs/examples/kubernetes/admittance.yaml");
-    let printed = Admittance::run([
+    let manifests_output = Admittance::run([
         "kubernetes",
         "manifests",
         "--kubernetes-version=1.20",
@@ -33,8 +33,8 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
     ])
     .await
     .unwrap();
-    assert_eq!(printed.code, Some(0), "{}", printed.stderr);
-    let (webhooks, first): (Vec<_>, Vec<_>) = printed
+    assert_eq!(manifests_output.code, Some(0), "{}", manifests_output.stderr);
+    let (webhooks, first): (Vec<_>, Vec<_>) = manifests_output
         .stdout
         .split("\n---\n")
         .partition(|document| document.contains("WebhookConfiguration"));
@@ -84,9 +84,9 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
 
     // Kubernetes 1.20 does not set the label by which the webhooks select namespaces. The command prints how to add it.
     assert!(
-        printed.stderr.contains("admittance.dev/ignore=true"),
+        manifests_output.stderr.contains("admittance.dev/ignore=true"),
         "{}",
-        printed.stderr
+        manifests_output.stderr
     );
     run(&kubectl, "label namespace kube-system admittance.dev/ignore=true").await;
     for namespace in ["kube-system", NAMESPACE] {
@@ -164,9 +164,9 @@ async fn run(kubectl: &Kubectl, arguments: &str) {
     kubectl.run(&arguments).await.unwrap().succeeds();
 }
 
-async fn get(kubectl: &Kubectl, what: &str) -> Value {
+async fn get(kubectl: &Kubectl, resource: &str) -> Value {
     let mut arguments = vec!["get", "--namespace", NAMESPACE, "--output=json"];
-    arguments.extend(what.split(' '));
+    arguments.extend(resource.split(' '));
     kubectl.run(&arguments).await.unwrap().json()
 }
 

@@ -49,14 +49,14 @@ pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<TestCluster>) {
 pub(crate) async fn a_dry_run_changes_the_reply_and_stores_nothing(cluster: Arc<TestCluster>) {
     let scene = Scene::start(cluster, &[injection()]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
-    let shown = scene
+    let dry_run_pod = scene
         .with(
             &["create", "--dry-run=server", "--output=json", "-f", "-"],
             &pod("web", GOOD_IMAGE),
         )
         .await
         .json();
-    assert_eq!(containers(&shown), ["web", "log-agent"]);
+    assert_eq!(containers(&dry_run_pod), ["web", "log-agent"]);
     scene.run("get pod web").await.fails_with(&["NotFound"]);
 }
 
@@ -151,7 +151,7 @@ pub(crate) async fn a_reinvocation_changes_nothing(cluster: Arc<TestCluster>) {
     // The API server calls webhooks in the order of their configurations' names. The name of this configuration is the
     // last one, so `annotation` is called after `injection`.
     scene
-        .register(&Registration::mutating("/mutate/annotation").named("second"))
+        .register(&Registration::mutating("/mutate/annotation").with_suffix("second"))
         .await;
     let before = scene.reviews().await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();

@@ -215,11 +215,11 @@ pub(crate) async fn a_namespace_is_admitted_by_its_own_labels(cluster: Arc<TestC
     scene
         .register(&Registration::mutating("/mutate/annotation").rules(rules))
         .await;
-    for (name, annotated) in [("yes", true), ("no", false)] {
+    for (name, expected) in [("yes", true), ("no", false)] {
         let namespace = format!("{}-{name}", scene.namespace);
         scene.make_namespace(&namespace, json!({"annotated": name})).await;
         let stored = scene.get(&format!("namespace {namespace}")).await;
-        let found = stored["metadata"]["annotations"]["well-behaved"] == "true";
-        assert_eq!(found, annotated, "{stored}");
+        let is_annotated = stored["metadata"]["annotations"]["well-behaved"] == "true";
+        assert_eq!(is_annotated, expected, "{stored}");
     }
 }

@@ -154,8 +154,8 @@ async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) 
 
 /// Returns the names of the replicas in a status, each with whether it is the one that reported the status.
 fn names(status: &Value) -> impl Iterator<Item = (&Value, bool)> {
-    let known = status["replicas"]["replicas"].as_array().into_iter().flatten();
-    known.map(|replica| (&replica["name"], replica["self"] == true))
+    let replicas = status["replicas"]["replicas"].as_array().into_iter().flatten();
+    replicas.map(|replica| (&replica["name"], replica["self"] == true))
 }
 
 fn own_name(status: &Value) -> Option<&Value> {
@@ -227,14 +227,15 @@ impl ClusterFleet {
             asking,
         });
         let new = &self.replicas.last().unwrap().program;
-        let known = new
+        let own_status = new
             .until_status("itself", |status| own_name(status).is_some())
             .await;
-        let name = own_name(&known.unwrap()).cloned();
+        let name = own_name(&own_status.unwrap()).cloned();
         for replica in &self.replicas {
-            let is_known = |status: &Value| names(status).any(|(found, _)| Some(found) == name.as_ref());
-            let known = replica.program.until_status("the new replica", is_known);
-            known.await.unwrap();
+            let is_known =
+                |status: &Value| names(status).any(|(replica_name, _)| Some(replica_name) == name.as_ref());
+            let introduction = replica.program.until_status("the new replica", is_known);
+            introduction.await.unwrap();
         }
     }
 
@@ -316,7 +317,7 @@ impl ClusterFleet {
     }
 
     async fn replace(&mut self, is_leader: bool, end: ReplicaEnd) {
-        let place = until("a replica that leads, or not", async || {
+        let position = until("a replica that leads, or not", async || {
             for (index, replica) in self.replicas.iter().enumerate() {
                 let status = replica.program.status().await.unwrap();
                 if status["leader"]["self"] == is_leader {
@@ -326,7 +327,7 @@ impl ClusterFleet {
             None
         })
         .await;
-        let mut replica = self.replicas.remove(place);
+        let mut replica = self.replicas.remove(position);
         self.addresses
             .lock()
             .unwrap()
@@ -336,7 +337,7 @@ impl ClusterFleet {
             ReplicaEnd::Terminated => {
                 // On SIGTERM, the replica closes its connections gracefully, so that users lose no request.
                 replica.program.terminate().unwrap();
-                let status = replica.program.ended().await.unwrap();
+                let status = replica.program.wait_for_end().await.unwrap();
                 assert_eq!(status.code(), Some(0), "{status}");
             }
             ReplicaEnd::Killed => {
@@ -365,8 +366,8 @@ impl ClusterFleet {
         let (module, definition) = (self.scene.path("new.wasm"), self.scene.path("new.json"));
         fs::write(&module, &version).unwrap();
         self.modules.put("new.wasm", version);
-        let inspected = Admittance::run(["inspect", "-o", "json", module.to_str().unwrap()]);
-        let inspected: Value = serde_json::from_str(&inspected.await.unwrap().stdout).unwrap();
+        let inspecting = Admittance::run(["inspect", "-o", "json", module.to_str().unwrap()]);
+        let inspection: Value = serde_json::from_str(&inspecting.await.unwrap().stdout).unwrap();
         let mut chain = self.next();
         let stages = chain["spec"]["stages"].as_array_mut().unwrap();
         stages.push(json!({
@@ -374,7 +375,7 @@ impl ClusterFleet {
             "matchConditions": [{"name": "never", "expression": "false"}],
             "plugin": {
                 "source": self.modules.url("new.wasm"),
-                "digest": inspected["digest"],
+                "digest": inspection["digest"],
                 "settings": {"name": "new"},
             },
         }));
@@ -382,10 +383,10 @@ impl ClusterFleet {
         let (first, slow) = (self.replicas.first().unwrap(), self.replicas.last().unwrap());
         let server = first.program.admin_url("");
         let definition = definition.to_str().unwrap();
-        let tried = Admittance::run(["apply", "--dry-run", "-f", definition, "--server", &server])
+        let dry_run = Admittance::run(["apply", "--dry-run", "-f", definition, "--server", &server])
             .await
             .unwrap();
-        assert_eq!(tried.code, Some(0), "{}{}", tried.stdout, tried.stderr);
+        assert_eq!(dry_run.code, Some(0), "{}{}", dry_run.stdout, dry_run.stderr);
 
         self.modules.slow_down(SLOWLY);
         self.write(&chain).await;
@@ -399,8 +400,8 @@ impl ClusterFleet {
                     _ => false,
                 })
             };
-            let named = replica.program.until_status("the slow replica", names_it);
-            named.await.unwrap();
+            let waiting_report = replica.program.until_status("the slow replica", names_it);
+            waiting_report.await.unwrap();
         }
         for replica in &self.replicas {
             assert_eq!(replica.reviewer.version().await, Some(before));

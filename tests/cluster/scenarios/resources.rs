@@ -47,7 +47,7 @@ pub(crate) async fn prepare(cluster: &TestCluster, config: &Value) {
     let path = directory.path().join("admittance.yaml");
     fs::write(&path, config.to_string()).unwrap();
     let config = path.to_str().unwrap();
-    let place = ["--name", SERVICE, "--namespace", "default"];
+    let identity_options = ["--name", SERVICE, "--namespace", "default"];
     let arguments = [
         "kubernetes",
         "manifests",
@@ -55,15 +55,15 @@ pub(crate) async fn prepare(cluster: &TestCluster, config: &Value) {
         "--config",
         config,
     ];
-    let printed = Admittance::run([&arguments[..], &place[..]].concat())
+    let manifests_output = Admittance::run([&arguments[..], &identity_options[..]].concat())
         .await
         .unwrap();
-    assert_eq!(printed.code, Some(0), "{}", printed.stderr);
-    let documents = printed.stdout.split("\n---\n");
+    assert_eq!(manifests_output.code, Some(0), "{}", manifests_output.stderr);
+    let documents = manifests_output.stdout.split("\n---\n");
     let roles: Vec<_> = documents
         .filter(|document| document.contains("\nkind: Role\n") || document.contains("\nkind: ClusterRole\n"))
         .collect();
-    assert_eq!(roles.len(), 2, "{}", printed.stdout);
+    assert_eq!(roles.len(), 2, "{}", manifests_output.stdout);
     apply(cluster, &roles.join("\n---\n")).await;
     for (kind, name) in [
         ("Role", SERVICE.to_owned()),
@@ -100,8 +100,8 @@ async fn until_true(scene: &Scene, name: &str, condition: &str) -> Value {
     until(&format!("{condition} of {name}"), async || {
         let status = scene.get(&format!("admissionchain {name}")).await["status"].clone();
         let conditions = status["conditions"].as_array()?;
-        let is_it = |found: &&Value| found["type"] == condition && found["status"] == "True";
-        conditions.iter().find(is_it)?;
+        let is_true = |entry: &&Value| entry["type"] == condition && entry["status"] == "True";
+        conditions.iter().find(is_true)?;
         Some(status)
     })
     .await
@@ -124,7 +124,7 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<TestCluster>) {
         "operations": ["CREATE", "UPDATE"], "apiGroups": [group], "apiVersions": ["*"], "resources": resources,
     }]);
     let checking = Registration::validating("/definitions")
-        .named("-definitions")
+        .with_suffix("-definitions")
         .rules(definitions);
     scene.register(&checking).await;
     scene.register(&Registration::validating("/validate")).await;
@@ -134,9 +134,9 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<TestCluster>) {
     until_refused(&scene, "by a chain").await;
     scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
     for names in ["admissionchains", "achain", "admittance"] {
-        let listed = scene.run(&format!("get {names}")).await.succeeds();
-        let has = |text: &str| listed.stdout.contains(text);
-        assert!(has("ACCEPTED") && has(&name), "{}", listed.stdout);
+        let listing = scene.run(&format!("get {names}")).await.succeeds();
+        let has_text = |text: &str| listing.stdout.contains(text);
+        assert!(has_text("ACCEPTED") && has_text(&name), "{}", listing.stdout);
     }
 
     let mut bad = denying(&scene, "never said");

@@ -60,12 +60,12 @@ const SOME: usize = 5;
 impl PodCreators {
     pub(super) fn begin(scene: &Scene, mark: fn(&Value) -> String) -> Self {
         let (stop, stopped) = watch::channel(false);
-        let ways = [
+        let clients = [
             ("kubectl", PodCreator::Kubectl(scene.kubectl.clone())),
             ("fast", PodCreator::Rest(Box::new(scene.rest.clone()))),
             ("fast-too", PodCreator::Rest(Box::new(scene.rest.clone()))),
         ];
-        let creators = ways.map(|(name, way)| {
+        let creators = clients.map(|(name, client)| {
             let (sender, marks) = watch::channel(Vec::new());
             let (namespace, stopped) = (scene.namespace.clone(), stopped.clone());
             let task = tokio::spawn(async move {
@@ -74,7 +74,7 @@ impl PodCreators {
                         break;
                     }
                     let pod = pod(&format!("{name}-{number}"), GOOD_IMAGE);
-                    let stored = way.create(&namespace, &pod).await;
+                    let stored = client.create(&namespace, &pod).await;
                     sender.send_modify(|marks| marks.push(mark(&stored)));
                 }
             });
@@ -91,7 +91,7 @@ impl PodCreators {
             let past = creator.past;
             let all = creator.marks.wait_for(|marks| {
                 let last = marks.iter().skip(past).rev().take(SOME);
-                last.len() == SOME && last.into_iter().all(|found| found == mark)
+                last.len() == SOME && last.into_iter().all(|pod_mark| pod_mark == mark)
             });
             match timeout(NEVER, all).await {
                 Ok(Ok(_)) => {}
@@ -152,8 +152,8 @@ const OTHER_STATUS: &str = "sidecar-injector.admittance.dev/second";
 
 fn status_annotation(pod: &Value) -> String {
     let annotations = pod["metadata"]["annotations"].as_object();
-    let has = |key| annotations.is_some_and(|annotations| annotations.contains_key(key));
-    match (has(STATUS), has(OTHER_STATUS)) {
+    let has_annotation = |key| annotations.is_some_and(|annotations| annotations.contains_key(key));
+    match (has_annotation(STATUS), has_annotation(OTHER_STATUS)) {
         (true, false) => STATUS,
         (false, true) => OTHER_STATUS,
         _ => "neither or both",
@@ -164,7 +164,7 @@ fn status_annotation(pod: &Value) -> String {
 pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: Arc<TestCluster>) {
     let component = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
     let old = fs::read(component).unwrap();
-    let new = replaced(&old, STATUS.as_bytes(), OTHER_STATUS.as_bytes());
+    let new = replace_bytes(&old, STATUS.as_bytes(), OTHER_STATUS.as_bytes());
     let directory = tempfile::tempdir().unwrap();
     let module = directory.path().join("plugin.wasm");
     replace(&module, &old);
@@ -179,17 +179,17 @@ pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: A
     creators.end(&[STATUS, OTHER_STATUS]).await;
 }
 
-fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+fn replace_bytes(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut result = bytes.to_vec();
-    let mut found = 0;
+    let mut occurrence_count = 0;
     for at in 0..=bytes.len().saturating_sub(from.len()) {
         if bytes[at..].starts_with(from) {
             result[at..at + to.len()].copy_from_slice(to);
-            found += 1;
+            occurrence_count += 1;
         }
     }
-    assert!(found > 0, "the module does not contain the string");
+    assert!(occurrence_count > 0, "the module does not contain the string");
     result
 }
 
@@ -198,9 +198,9 @@ pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Te
     scene.register(&Registration::mutating("/mutate/injection")).await;
     let mut creators = PodCreators::begin(&scene, sidecar_image);
     creators.until_all(OLD).await;
-    let mut broken = injection(sidecar("2.2"));
-    broken["spec"]["stages"][0]["plugin"]["settings"] = json!({"containers": "none"});
-    scene.define(&broken);
+    let mut broken_chain = injection(sidecar("2.2"));
+    broken_chain["spec"]["stages"][0]["plugin"]["settings"] = json!({"containers": "none"});
+    scene.define(&broken_chain);
     scene
         .program()
         .until_logged("that the definitions are broken", |line| {
@@ -260,8 +260,8 @@ pub(crate) async fn a_server_hands_over_to_another(cluster: Arc<TestCluster>) {
     scene.register(&registration).await;
     creators.until_more(NEW).await;
     old.terminate().unwrap();
-    let ended = old.ended().await.unwrap();
-    assert_eq!(ended.code(), Some(0), "{ended}");
+    let exit_status = old.wait_for_end().await.unwrap();
+    assert_eq!(exit_status.code(), Some(0), "{exit_status}");
     creators.until_more(NEW).await;
     creators.end(&[OLD, NEW]).await;
 }

@@ -51,7 +51,7 @@ async fn keeping(cluster: Arc<TestCluster>) -> Scene {
 }
 
 /// Tries to create a Pod with this image. Returns the names of the Pod's containers, or the message of the refusal.
-async fn tried(scene: &Scene, image: &str) -> Result<Vec<String>, String> {
+async fn try_creation(scene: &Scene, image: &str) -> Result<Vec<String>, String> {
     let arguments = ["create", "--dry-run=server", "--output=json", "-f", "-"];
     let output = scene.with(&arguments, &pod("tried", image)).await;
     if output.succeeded {
@@ -63,7 +63,7 @@ async fn tried(scene: &Scene, image: &str) -> Result<Vec<String>, String> {
 
 async fn until_changed(scene: &Scene, expected: &[&str]) {
     until(&format!("a Pod with {expected:?}"), async || {
-        (tried(scene, GOOD_IMAGE).await.ok()? == expected).then_some(())
+        (try_creation(scene, GOOD_IMAGE).await.ok()? == expected).then_some(())
     })
     .await;
 }
@@ -81,7 +81,7 @@ pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Tes
     scene.apply(&denying(&scene, "by a chain")).await.succeeds();
     until_changed(&scene, &["web", "log-agent"]).await;
     let refusal = until("a refusal by the chain", async || {
-        let refusal = tried(&scene, "bad").await.err()?;
+        let refusal = try_creation(&scene, "bad").await.err()?;
         refusal.contains("by a chain").then_some(refusal)
     })
     .await;
@@ -114,10 +114,10 @@ pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Tes
     .await;
     creators.until_more(image).await;
     until("the authorities of both certificates", async || {
-        let kept = scene
+        let webhook_configuration = scene
             .get(&format!("mutatingwebhookconfiguration {SERVICE}"))
             .await;
-        let bundle = kept["webhooks"][0]["clientConfig"]["caBundle"].as_str()?;
+        let bundle = webhook_configuration["webhooks"][0]["clientConfig"]["caBundle"].as_str()?;
         let bundle = String::from_utf8(BASE64_STANDARD.decode(bundle).unwrap()).unwrap();
         (bundle.matches("BEGIN CERTIFICATE").count() == 2).then_some(())
     })
@@ -130,8 +130,8 @@ pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Tes
         "-p",
         r#"[{"op":"remove","path":"/webhooks/0/rules"}]"#,
     ];
-    let configuration = format!("patch mutatingwebhookconfiguration {SERVICE}");
-    let arguments: Vec<_> = configuration.split(' ').chain(rules).collect();
+    let patch_command = format!("patch mutatingwebhookconfiguration {SERVICE}");
+    let arguments: Vec<_> = patch_command.split(' ').chain(rules).collect();
     scene.with(&arguments, &Value::Null).await.succeeds();
     until("the rules again", async || {
         let configuration = scene
@@ -149,7 +149,7 @@ pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Tes
             .succeeds();
     }
     until("a Pod that is left alone", async || {
-        tried(&scene, "bad").await.ok()
+        try_creation(&scene, "bad").await.ok()
     })
     .await;
     until_changed(&scene, &["web"]).await;

@@ -6,10 +6,10 @@ use std::{env, sync::LazyLock};
 use admittance_fuzz::{FuzzTarget, TARGETS};
 
 static TARGET: LazyLock<FuzzTarget> = LazyLock::new(|| {
-    let wanted = env::var("ADMITTANCE_FUZZ_TARGET").unwrap_or_default();
-    match TARGETS.iter().find(|(name, _)| *name == wanted) {
+    let target_name = env::var("ADMITTANCE_FUZZ_TARGET").unwrap_or_default();
+    match TARGETS.iter().find(|(name, _)| *name == target_name) {
         Some((_, target)) => *target,
-        None => panic!("ADMITTANCE_FUZZ_TARGET names no fuzz target: `{wanted}`"),
+        None => panic!("ADMITTANCE_FUZZ_TARGET names no fuzz target: `{target_name}`"),
     }
 });
 

@@ -64,8 +64,8 @@ pub(crate) fn inspect(dialect: &impl Dialect, head: &Parts, inspection: &Inspect
     assert_same(&request, &again);
     if let Some(object) = &request.object {
         let result = dialect.write(head, inspection, body, object, &Patch::default());
-        let written = result.expect("a whole object can be written");
-        let (again, _) = read_again(dialect, head, inspection, &written);
+        let written_body = result.expect("a whole object can be written");
+        let (again, _) = read_again(dialect, head, inspection, &written_body);
         assert_same(&request, &again);
     }
 }

@@ -58,7 +58,7 @@ fn change_back_and_forth(set: &DefinitionSet) {
         let id: DefinitionId = stored.id;
         if let Ok(change) = set.delete(&id) {
             change.set.chains().expect("what is left can be read");
-            let is_left = change.set.documents().iter().any(|left| left.id == id);
+            let is_left = change.set.documents().iter().any(|document| document.id == id);
             assert!(!is_left, "{id} was deleted and is there");
         }
     }

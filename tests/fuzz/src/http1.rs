@@ -55,37 +55,37 @@ pub(crate) async fn serve(
 }
 
 async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answer: &Responder) -> Option<()> {
-    let mut received: Vec<u8> = Vec::new();
+    let mut buffer: Vec<u8> = Vec::new();
     loop {
         let end = loop {
-            if let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
+            if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
                 break end + 4;
             }
             // An HTTP request begins with a capital letter. Anything else may be the start of a TLS handshake, and is
             // refused.
-            if received.first().is_some_and(|first| !first.is_ascii_uppercase()) {
+            if buffer.first().is_some_and(|first| !first.is_ascii_uppercase()) {
                 let _ = stream
                     .write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
                     .await;
                 return None;
             }
-            if stream.read_buf(&mut received).await.ok()? == 0 {
+            if stream.read_buf(&mut buffer).await.ok()? == 0 {
                 return None;
             }
         };
-        let head = String::from_utf8_lossy(&received[..end]).into_owned();
+        let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
         let length = head
             .lines()
             .filter_map(|line| line.split_once(':'))
             .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
             .and_then(|(_, length)| length.trim().parse::<usize>().ok())
             .unwrap_or_default();
-        while received.len() < end + length {
-            if stream.read_buf(&mut received).await.ok()? == 0 {
+        while buffer.len() < end + length {
+            if stream.read_buf(&mut buffer).await.ok()? == 0 {
                 return None;
             }
         }
-        received.drain(..end + length);
+        buffer.drain(..end + length);
         let mut words = head.split(' ');
         let is_head = words.next() == Some("HEAD");
         let ParsedReply {

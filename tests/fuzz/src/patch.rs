@@ -20,8 +20,8 @@ pub fn patch(input: &[u8]) {
         let again = Object::parse(after.text()).expect("a patched object can be read");
         assert_eq!(again.value(), after.value());
         let difference = Patch::between(&object, after);
-        let there = difference.apply(&object).expect("a difference applies");
-        assert_eq!(there.value(), after.value());
+        let patched = difference.apply(&object).expect("a difference applies");
+        assert_eq!(patched.value(), after.value());
     }
     // The program rejects a patch that exceeds its limits. The crate json-patch has no limits, so there is nothing to
     // compare for such a patch.

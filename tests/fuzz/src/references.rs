@@ -50,8 +50,8 @@ where
     T: FromStr + Display + PartialEq + Debug,
     T::Err: Debug,
 {
-    let read: T = text.parse().ok()?;
-    let again: T = read.to_string().parse().expect("what is written can be read");
-    assert_eq!(again, read, "{text}");
-    Some(read)
+    let parsed: T = text.parse().ok()?;
+    let again: T = parsed.to_string().parse().expect("what is written can be read");
+    assert_eq!(again, parsed, "{text}");
+    Some(parsed)
 }

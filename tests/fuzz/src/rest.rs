@@ -93,35 +93,35 @@ fn is_write(method: &Method) -> bool {
 fn names(path: &str) -> Vec<String> {
     let mut names = Vec::new();
     for server in 0..1 << 6 {
-        let has = |bit: u32| server & 1 << bit != 0;
+        let has_bit = |bit: u32| server & 1 << bit != 0;
         let repeated = |text: &str, times: usize| (0..times).fold(text.to_owned(), |text, _| decoded(&text));
         for before in 0..3 {
             let mut path = path.to_owned();
-            if has(0) {
+            if has_bit(0) {
                 path = without_parameters(&path);
             }
             path = repeated(&path, before);
-            if has(1) {
+            if has_bit(1) {
                 path = path.replace('\\', "/");
             }
-            if has(2) {
+            if has_bit(2) {
                 path = without_parameters(&path);
             }
             for after in usize::from(before == 0)..3 - before {
-                let segments: Vec<String> = segments(&path, has(3), has(4))
+                let segments: Vec<String> = segments(&path, has_bit(3), has_bit(4))
                     .iter()
                     .map(|segment| repeated(segment, after))
                     .collect();
-                let is = |segment: &str, expected: &str| {
-                    if has(5) {
+                let is_equal = |segment: &str, expected: &str| {
+                    if has_bit(5) {
                         segment.eq_ignore_ascii_case(expected)
                     } else {
                         segment == expected
                     }
                 };
                 if let [version, jobs, name] = &segments[..]
-                    && is(version, "v1")
-                    && is(jobs, "jobs")
+                    && is_equal(version, "v1")
+                    && is_equal(jobs, "jobs")
                 {
                     names.push(name.clone());
                 }
@@ -139,19 +139,19 @@ fn without_parameters(path: &str) -> String {
 /// Splits a path into segments, like one of several kinds of servers. If `merges` is set, the server first drops empty
 /// segments. If `knows_dots` is set, the server then resolves the segments `.` and `..`.
 fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
-    let mut kept: Vec<&str> = Vec::new();
+    let mut resolved: Vec<&str> = Vec::new();
     for segment in path.split('/').skip(1) {
         match segment {
             "" if merges => {}
             "." if knows_dots => {}
             ".." if knows_dots => {
-                kept.pop();
+                resolved.pop();
             }
-            _ => kept.push(segment),
+            _ => resolved.push(segment),
         }
     }
-    kept.retain(|segment| !segment.is_empty());
-    kept.into_iter().map(str::to_owned).collect()
+    resolved.retain(|segment| !segment.is_empty());
+    resolved.into_iter().map(str::to_owned).collect()
 }
 
 fn decoded(path: &str) -> String {

@@ -6,8 +6,8 @@ pub fn review(input: &[u8]) {
     let Ok(Review { version, request }) = read_review(input.to_vec()) else {
         return;
     };
-    let written = write_review(version, &request);
-    let again = read_review(written).expect("a written review can be read");
+    let written_review = write_review(version, &request);
+    let again = read_review(written_review).expect("a written review can be read");
     assert_eq!(again.version, version);
     assert_same(&request, &again.request);
 }

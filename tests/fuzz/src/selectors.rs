@@ -59,12 +59,12 @@ pub fn selectors(input: &[u8]) {
 
 /// Returns whether the selector matches these labels, independently of the program's code.
 fn is_chosen(selector: &Value, labels: &Labels) -> bool {
-    let same = selector["matchLabels"].as_object().is_none_or(|wanted| {
-        wanted
+    let matches_labels = selector["matchLabels"].as_object().is_none_or(|required_labels| {
+        required_labels
             .iter()
             .all(|(key, value)| labels.get(key).map(String::as_str) == value.as_str())
     });
-    let holds = |expression: &Value| {
+    let is_satisfied = |expression: &Value| {
         let label = labels.get(expression["key"].as_str().unwrap_or_default());
         let is_listed = || {
             let values = expression["values"].as_array();
@@ -83,5 +83,5 @@ fn is_chosen(selector: &Value, labels: &Labels) -> bool {
         }
     };
     let expressions = selector["matchExpressions"].as_array();
-    same && expressions.is_none_or(|expressions| expressions.iter().all(holds))
+    matches_labels && expressions.is_none_or(|expressions| expressions.iter().all(is_satisfied))
 }

@@ -27,7 +27,7 @@ const MANIFEST: &[u8] = fixture!("manifest.json");
 pub fn signatures(input: &[u8]) {
     let name = || "module.wasm.sigstore.json".to_owned();
     let [payload, signature] = parts(input);
-    let found = [
+    let signature_forms = [
         FoundSignature::Bundle {
             name: name(),
             content: Blob(input.to_vec()),
@@ -45,15 +45,15 @@ pub fn signatures(input: &[u8]) {
             log: Some(String::from_utf8_lossy(payload).into_owned()),
         },
     ];
-    for signature in found {
+    for signature in signature_forms {
         check(&Material {
             manifest: Some(Blob(MANIFEST.to_vec())),
             signatures: vec![signature],
         });
     }
     if let Ok(material) = serde_json::from_slice::<Material>(input) {
-        let written = serde_json::to_vec(&material).expect("material can be written");
-        let again: Material = serde_json::from_slice(&written).expect("written material can be read");
+        let json = serde_json::to_vec(&material).expect("material can be written");
+        let again: Material = serde_json::from_slice(&json).expect("written material can be read");
         assert_eq!(again, material);
         check(&material);
     }
@@ -71,7 +71,7 @@ fn check(material: &Material) {
     describe(material);
     for requirement in REQUIREMENTS.iter() {
         for reference in [&*FILE, &*ARTIFACT] {
-            let of = |module| {
+            let verify_module = |module| {
                 let subject = SignedModule {
                     reference,
                     module,
@@ -79,9 +79,13 @@ fn check(material: &Material) {
                 };
                 verify(requirement, subject, material)
             };
-            let first = of(MODULE);
-            assert_eq!(first.is_ok(), of(MODULE).is_ok(), "asked twice, answered twice");
-            let other = of(b"another module");
+            let first = verify_module(MODULE);
+            assert_eq!(
+                first.is_ok(),
+                verify_module(MODULE).is_ok(),
+                "asked twice, answered twice"
+            );
+            let other = verify_module(b"another module");
             assert!(
                 other.is_err(),
                 "{material:?} vouches for another module: {other:?}"

@@ -73,11 +73,11 @@ fn resolution(directory: &Path, content: &[u8]) {
         let sealed = [magic, Digest::of(content).as_bytes(), content].concat();
         fs::write(path, sealed).expect("it can be written");
     }
-    if let Some(found) = store.resolution(&reference) {
+    if let Some(stored_resolution) = store.resolution(&reference) {
         store
-            .keep_resolution(&reference, &found)
+            .keep_resolution(&reference, &stored_resolution)
             .expect("it can be written");
-        assert_eq!(store.resolution(&reference), Some(found));
+        assert_eq!(store.resolution(&reference), Some(stored_resolution));
     }
 }
 
@@ -116,13 +116,13 @@ fn change(directory: &Path, content: &[u8]) {
     let mut files = Vec::new();
     for (index, entry) in entries.iter().enumerate().take(8) {
         let path = definitions.join(format!("{index}.yaml"));
-        let held = text(entry, "held");
-        if let Some(held) = &held {
-            fs::write(&path, held).expect("it can be written");
+        let file_text = text(entry, "held");
+        if let Some(written_text) = &file_text {
+            fs::write(&path, written_text).expect("it can be written");
         }
         let (before, after) = (text(entry, "before"), text(entry, "after"));
         if before != after {
-            files.push((path, held, before, after));
+            files.push((path, file_text, before, after));
         }
     }
     let pending: Vec<_> = files
@@ -149,8 +149,12 @@ fn change(directory: &Path, content: &[u8]) {
     // The interrupted change may leave invalid files, but the start succeeds nevertheless. In this case, the program
     // serves the table that was live before.
     block_on(builder.build()).expect("the change can be completed");
-    for (path, held, before, after) in files {
-        let expected = if held == before { after } else { held };
+    for (path, initial_text, before, after) in files {
+        let expected = if initial_text == before {
+            after
+        } else {
+            initial_text
+        };
         assert_eq!(fs::read_to_string(&path).ok(), expected);
     }
 }

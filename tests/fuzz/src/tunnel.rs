@@ -18,16 +18,19 @@ const LIMIT: usize = 256 << 10;
 /// Nobody reads the data that arrives on connection 1.
 pub fn tunnel(input: &[u8]) {
     block_on(async {
-        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let (gateway_end, agent_end) = tokio::io::duplex(64 << 10);
         let config = Some(websocket_config(LARGEST_OF_AGENT));
-        let ours = WebSocketStream::from_raw_socket(ours, Role::Server, config).await;
-        let theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, config).await;
-        let gateway = Budget::new(LIMIT);
-        let budget = gateway.part(LIMIT);
+        let gateway_socket = WebSocketStream::from_raw_socket(gateway_end, Role::Server, config).await;
+        let agent_socket = WebSocketStream::from_raw_socket(agent_end, Role::Client, config).await;
+        let gateway_budget = Budget::new(LIMIT);
+        let budget = gateway_budget.part(LIMIT);
         let (session, outgoing) = TunnelSession::new(budget.clone());
-        let running = session.clone();
-        let running =
-            tokio::spawn(async move { running.run(ours, outgoing, &AllowedConnections::Nothing).await });
+        let running_session = session.clone();
+        let running = tokio::spawn(async move {
+            running_session
+                .run(gateway_socket, outgoing, &AllowedConnections::Nothing)
+                .await
+        });
         let open = async || {
             let cluster = None;
             let address = "a:1".to_owned();
@@ -36,9 +39,10 @@ pub fn tunnel(input: &[u8]) {
                 .await;
             opened.expect("there is memory for it")
         };
-        let (unread, mut read) = (open().await, open().await);
-        let reading = tokio::spawn(async move { tokio::io::copy(&mut read, &mut tokio::io::sink()).await });
-        let (mut sink, replies) = theirs.split();
+        let (unread_connection, mut read_connection) = (open().await, open().await);
+        let reading =
+            tokio::spawn(async move { tokio::io::copy(&mut read_connection, &mut tokio::io::sink()).await });
+        let (mut sink, replies) = agent_socket.split();
         let replies = tokio::spawn(replies.for_each(async |_| {}));
         let mut rest = input;
         'messages: while let [again, length, tail @ ..] = rest {
@@ -49,17 +53,25 @@ pub fn tunnel(input: &[u8]) {
                 if sink.send(Message::binary(message.to_vec())).await.is_err() {
                     break 'messages;
                 }
-                assert!(gateway.used() <= LIMIT, "{} bytes are held", gateway.used());
+                assert!(
+                    gateway_budget.charged_bytes() <= LIMIT,
+                    "{} bytes are held",
+                    gateway_budget.charged_bytes()
+                );
             }
         }
         let _ = sink.close().await;
         running.await.expect("a tunnel does not panic");
         replies.await.expect("the socket is read to its end");
-        drop((unread, session, budget));
+        drop((unread_connection, session, budget));
         let _ = reading.await;
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(gateway.used(), 0, "the end of a tunnel releases its memory");
+        assert_eq!(
+            gateway_budget.charged_bytes(),
+            0,
+            "the end of a tunnel releases its memory"
+        );
     });
 }

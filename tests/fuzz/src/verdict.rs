@@ -36,8 +36,8 @@ pub(crate) fn judge(chain: &Chain, request: &Request) -> Outcome {
         return outcome;
     };
     assert!(after.text().len() <= LARGEST);
-    let read = Object::parse(after.text()).expect("the object that comes out can be read");
-    assert_eq!(&read, after);
+    let parsed = Object::parse(after.text()).expect("the object that comes out can be read");
+    assert_eq!(&parsed, after);
     let identity = |object: &Object| {
         let head = object.head();
         let text = |text: &Option<String>| text.clone();
@@ -51,7 +51,7 @@ pub(crate) fn judge(chain: &Chain, request: &Request) -> Outcome {
     };
     assert_eq!(
         identity(before),
-        identity(&read),
+        identity(&parsed),
         "who the object is has changed: {}",
         after.text()
     );

@@ -17,11 +17,11 @@ fn corpora() -> PathBuf {
 #[test]
 fn every_fuzz_target_has_a_corpus() {
     let targets: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let found: BTreeSet<String> = fs::read_dir(corpora())
+    let corpus_names: BTreeSet<String> = fs::read_dir(corpora())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert_eq!(found, targets);
+    assert_eq!(corpus_names, targets);
 }
 
 /// Makes a test of each fuzz target, so that the targets run in parallel and a failure names the target.

@@ -63,9 +63,9 @@ pub(crate) fn validate(payload: &[u8], call: CallHost<'_>) -> Result<Value, Stri
             "api_version": "v1", "kind": "ConfigMap", "name": name, "namespace": request["namespace"],
             "disable_cache": false, "field_masks": ["data"],
         });
-        let found = call("kubernetes", "get_resource", get.to_string().as_bytes())?;
-        let found: Value = serde_json::from_slice(&found).map_err(|error| error.to_string())?;
-        if found["data"]["frozen"] == "true" {
+        let reply = call("kubernetes", "get_resource", get.to_string().as_bytes())?;
+        let config_map: Value = serde_json::from_slice(&reply).map_err(|error| error.to_string())?;
+        if config_map["data"]["frozen"] == "true" {
             return Ok(json!({"accepted": false, "message": "the namespace is frozen", "code": 423}));
         }
     }

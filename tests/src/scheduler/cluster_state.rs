@@ -44,9 +44,9 @@ pub enum SchedulerVerb {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateWrite {
     /// The address of the fake scheduler that handled the write.
-    pub by: SocketAddr,
+    pub scheduler_address: SocketAddr,
     pub verb: SchedulerVerb,
-    pub to: ObjectKey,
+    pub key: ObjectKey,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -113,41 +113,41 @@ impl MesosCluster {
 
     pub(super) fn ask(
         &self,
-        by: SocketAddr,
+        scheduler_address: SocketAddr,
         effect: RouteEffect,
         parameters: &[(&'static str, String)],
-        received: &SchedulerRequest,
+        request: &SchedulerRequest,
     ) -> Value {
         let parameter = |name: &str| {
-            let found = parameters.iter().find(|(key, _)| *key == name);
-            found.map(|(_, value)| value.clone()).unwrap_or_default()
+            let pair = parameters.iter().find(|(key, _)| *key == name);
+            pair.map(|(_, value)| value.clone()).unwrap_or_default()
         };
-        let named = |kind| (kind, parameter("ns"), parameter("name"));
+        let object_key = |kind| (kind, parameter("ns"), parameter("name"));
         let mut state = self.lock();
-        let done = match effect {
-            RouteEffect::Create(kind) => state.create(by, kind, received),
-            RouteEffect::Change(kind) => state.change(by, kind, received, &named(kind)),
-            RouteEffect::Delete(kind) => state.delete(by, named(kind)),
+        let outcome = match effect {
+            RouteEffect::Create(kind) => state.create(scheduler_address, kind, request),
+            RouteEffect::Change(kind) => state.change(scheduler_address, kind, request, &object_key(kind)),
+            RouteEffect::Delete(kind) => state.delete(scheduler_address, object_key(kind)),
             RouteEffect::Scale(kind) => {
                 let instances = parameter("instances");
                 let instances = if instances.is_empty() {
-                    query(received, "instances")
+                    query(request, "instances")
                 } else {
                     instances
                 };
-                state.scale(by, named(kind), &instances)
+                state.scale(scheduler_address, object_key(kind), &instances)
             }
-            RouteEffect::Get(kind) => state.get(&named(kind)).cloned(),
+            RouteEffect::Get(kind) => state.get(&object_key(kind)).cloned(),
             RouteEffect::List(kind) => Ok(state.list(kind, &parameter("ns"))),
             RouteEffect::Define(kind) => state
-                .get(&named(kind))
+                .get(&object_key(kind))
                 .map(|object| object.get("raw_json").cloned().unwrap_or_default()),
             RouteEffect::Versions => state
-                .get(&named(SchedulerKind::Application))
+                .get(&object_key(SchedulerKind::Application))
                 .map(|_| json!(["1486469930525129787"])),
             RouteEffect::Nothing => Ok(Value::Null),
         };
-        match done {
+        match outcome {
             Ok(data) => json!({"result": true, "code": 0, "message": "success", "data": data}),
             Err(SchedulerError(code, message)) => {
                 let message = format!("(bcs-scheduler):{message}");
@@ -166,23 +166,34 @@ impl ClusterState {
 
     fn list(&self, kind: SchedulerKind, namespace: &str) -> Value {
         let all = self.objects.iter();
-        all.filter(|((of, within, _), _)| *of == kind && within == namespace)
-            .map(|(_, object)| object.clone())
-            .collect()
+        all.filter(|((object_kind, object_namespace, _), _)| {
+            *object_kind == kind && object_namespace == namespace
+        })
+        .map(|(_, object)| object.clone())
+        .collect()
     }
 
-    fn write(&mut self, by: SocketAddr, verb: SchedulerVerb, to: ObjectKey) -> Result<Value, SchedulerError> {
-        self.writes.push(StateWrite { by, verb, to });
+    fn write(
+        &mut self,
+        scheduler_address: SocketAddr,
+        verb: SchedulerVerb,
+        key: ObjectKey,
+    ) -> Result<Value, SchedulerError> {
+        self.writes.push(StateWrite {
+            scheduler_address,
+            verb,
+            key,
+        });
         Ok(Value::Null)
     }
 
     fn create(
         &mut self,
-        by: SocketAddr,
+        scheduler_address: SocketAddr,
         kind: SchedulerKind,
-        received: &SchedulerRequest,
+        request: &SchedulerRequest,
     ) -> Result<Value, SchedulerError> {
-        let object = decode(received)?;
+        let object = decode(request)?;
         let (namespace, name) = kind.id(&object);
         if kind == SchedulerKind::Application && object.get("Instances").and_then(Value::as_i64) <= Some(0) {
             return Err(SchedulerError(REQUEST_DATA, "instances error".to_owned()));
@@ -192,21 +203,21 @@ impl ClusterState {
             return Err(SchedulerError(EXISTS, format!("{} already exist", kind.word())));
         }
         self.objects.insert(key.clone(), object);
-        self.write(by, SchedulerVerb::Create, key)
+        self.write(scheduler_address, SchedulerVerb::Create, key)
     }
 
     fn change(
         &mut self,
-        by: SocketAddr,
+        scheduler_address: SocketAddr,
         kind: SchedulerKind,
-        received: &SchedulerRequest,
-        path: &ObjectKey,
+        request: &SchedulerRequest,
+        path_key: &ObjectKey,
     ) -> Result<Value, SchedulerError> {
-        let mut object = decode(received)?;
+        let mut object = decode(request)?;
         let (namespace, name) = kind.id(&object);
         let key = (kind, namespace, name);
         let is_in_path = matches!(kind, SchedulerKind::Application | SchedulerKind::Deployment);
-        if is_in_path && key != *path {
+        if is_in_path && key != *path_key {
             return Err(SchedulerError(
                 COMMON,
                 "version RunAs or ID not correct".to_owned(),
@@ -228,8 +239,8 @@ impl ClusterState {
             if let (Some(instances), Some(version)) = (current.get("Instances"), object.as_object_mut()) {
                 version.insert("Instances".to_owned(), instances.clone());
             }
-            if query(received, "args") != "resource" {
-                let Ok(instances) = query(received, "instances").parse::<i64>() else {
+            if query(request, "args") != "resource" {
+                let Ok(instances) = query(request, "instances").parse::<i64>() else {
                     return Err(SchedulerError(COMMON, "instances must be specified".to_owned()));
                 };
                 if Some(instances) > object.get("Instances").and_then(Value::as_i64) {
@@ -239,17 +250,22 @@ impl ClusterState {
             }
         }
         self.objects.insert(key.clone(), object);
-        self.write(by, SchedulerVerb::Change, key)
+        self.write(scheduler_address, SchedulerVerb::Change, key)
     }
 
-    fn delete(&mut self, by: SocketAddr, key: ObjectKey) -> Result<Value, SchedulerError> {
+    fn delete(&mut self, scheduler_address: SocketAddr, key: ObjectKey) -> Result<Value, SchedulerError> {
         match self.objects.remove(&key) {
-            Some(_) => self.write(by, SchedulerVerb::Delete, key),
+            Some(_) => self.write(scheduler_address, SchedulerVerb::Delete, key),
             None => Err(SchedulerError(NOT_FOUND, "zk: node does not exist".to_owned())),
         }
     }
 
-    fn scale(&mut self, by: SocketAddr, key: ObjectKey, instances: &str) -> Result<Value, SchedulerError> {
+    fn scale(
+        &mut self,
+        scheduler_address: SocketAddr,
+        key: ObjectKey,
+        instances: &str,
+    ) -> Result<Value, SchedulerError> {
         let count: u64 = instances
             .parse()
             .map_err(|_| SchedulerError(COMMON, format!("instances is `{instances}`")))?;
@@ -258,23 +274,23 @@ impl ClusterState {
             SchedulerKind::Deployment => "/version/Instances",
             _ => "/Instances",
         };
-        if let Some(found) = self
+        if let Some(count_field) = self
             .objects
             .get_mut(&key)
             .and_then(|object| object.pointer_mut(pointer))
         {
-            *found = count.into();
+            *count_field = count.into();
         }
-        self.write(by, SchedulerVerb::Scale, key)
+        self.write(scheduler_address, SchedulerVerb::Scale, key)
     }
 }
 
-fn decode(received: &SchedulerRequest) -> Result<Value, SchedulerError> {
-    serde_json::from_slice(&received.body).map_err(|error| SchedulerError(DECODE, error.to_string()))
+fn decode(request: &SchedulerRequest) -> Result<Value, SchedulerError> {
+    serde_json::from_slice(&request.body).map_err(|error| SchedulerError(DECODE, error.to_string()))
 }
 
-fn query(received: &SchedulerRequest, name: &str) -> String {
-    let pairs = received.uri.query().unwrap_or_default().split('&');
+fn query(request: &SchedulerRequest, name: &str) -> String {
+    let pairs = request.uri.query().unwrap_or_default().split('&');
     pairs
         .filter_map(|pair| pair.split_once('='))
         .find(|(key, _)| *key == name)

@@ -66,14 +66,14 @@ static ROUTES: [SchedulerRoute; 57] = [
     row("POST",   "/v1/apps/{ns}/{name}/message/{taskgroup}",        &[], body(types::MESSAGE), Nothing),
     row("GET",    "/v1/apps/{ns}/{name}/versions",                   &[], None, Versions),
     row("GET",    "/v1/apps/{ns}/{name}/versions/{version}",         &[], None, Nothing),
-    row("POST",   "/v1/configmap",                                   &[], body(types::NAMED), Create(ConfigMap)),
-    row("PUT",    "/v1/configmap",                                   &[], body(types::NAMED), Change(ConfigMap)),
+    row("POST",   "/v1/configmap",                                   &[], body(types::NAMED_OBJECT), Create(ConfigMap)),
+    row("PUT",    "/v1/configmap",                                   &[], body(types::NAMED_OBJECT), Change(ConfigMap)),
     row("DELETE", "/v1/configmap/{ns}/{name}",                       &[], None, Delete(ConfigMap)),
-    row("POST",   "/v1/secret",                                      &[], body(types::NAMED), Create(Secret)),
-    row("PUT",    "/v1/secret",                                      &[], body(types::NAMED), Change(Secret)),
+    row("POST",   "/v1/secret",                                      &[], body(types::NAMED_OBJECT), Create(Secret)),
+    row("PUT",    "/v1/secret",                                      &[], body(types::NAMED_OBJECT), Change(Secret)),
     row("DELETE", "/v1/secret/{ns}/{name}",                          &[], None, Delete(Secret)),
-    row("POST",   "/v1/service",                                     &[], body(types::NAMED), Create(Service)),
-    row("PUT",    "/v1/service",                                     &[], body(types::NAMED), Change(Service)),
+    row("POST",   "/v1/service",                                     &[], body(types::NAMED_OBJECT), Create(Service)),
+    row("PUT",    "/v1/service",                                     &[], body(types::NAMED_OBJECT), Change(Service)),
     row("DELETE", "/v1/service/{ns}/{name}",                         &[], None, Delete(Service)),
     row("GET",    "/v1/cluster/resources",                           &[], None, Nothing),
     row("GET",    "/v1/cluster/endpoints",                           &[], None, Nothing),
@@ -123,15 +123,15 @@ pub(super) fn find(method: &Method, uri: &Uri) -> RouteMatch {
 }
 
 fn parameters(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, String)>> {
-    let mut found = Vec::new();
+    let mut pairs = Vec::new();
     let (mut expected, mut segments) = (pattern.split('/'), path.split('/'));
     loop {
         match (expected.next(), segments.next()) {
-            (None, None) => return Some(found),
+            (None, None) => return Some(pairs),
             (Some(expected), Some(segment)) => {
                 let name = expected.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
                 match name {
-                    Some(name) if !segment.is_empty() => found.push((name, segment.to_owned())),
+                    Some(name) if !segment.is_empty() => pairs.push((name, segment.to_owned())),
                     None if expected == segment => {}
                     Some(_) | None => return None,
                 }

@@ -17,7 +17,7 @@ const METADATA: BodyShape = Object(&[
 ]);
 
 /// The type of an object that the scheduler stores unchanged. Only its metadata are checked.
-pub(super) const NAMED: BodyShape = Object(&[ObjectField("metadata", must(&METADATA))]);
+pub(super) const NAMED_OBJECT: BodyShape = Object(&[ObjectField("metadata", must(&METADATA))]);
 
 const RESOURCES: BodyShape = Object(&[
     ObjectField("Cpus", must(&Number)),

@@ -93,15 +93,15 @@ impl Apt {
         if packages.is_empty() {
             return Ok(());
         }
-        let packages_text = packages.join(" ");
+        let names = packages.join(" ");
         if !is_root() {
             return Err(Error::Missing(format!(
                 "{purpose} needs programs that are not installed: install them with `apt-get \
-                 install {packages_text}` as root"
+                 install {names}` as root"
             )));
         }
         say(&format!(
-            "Installing packages for {purpose} with apt-get: {packages_text}"
+            "Installing packages for {purpose} with apt-get: {names}"
         ));
         run_logged(
             self.get()
@@ -135,7 +135,7 @@ impl Apt {
 
     fn downloaded(&self, begin: &str, end: &str) -> Result<PathBuf, Error> {
         let packages = self.packages();
-        let mut found: Vec<_> = fs::read_dir(&packages)
+        let mut files: Vec<_> = fs::read_dir(&packages)
             .map_err(at(&packages))?
             .flatten()
             .filter(|entry| {
@@ -146,8 +146,8 @@ impl Apt {
             .collect();
         // The directory can also contain an older version of the file, from an earlier download. So the newest of the
         // matching files is used.
-        found.sort_by_key(|entry| entry.metadata().and_then(|metadata| metadata.modified()).ok());
-        found.last().map(fs::DirEntry::path).ok_or_else(|| {
+        files.sort_by_key(|entry| entry.metadata().and_then(|metadata| metadata.modified()).ok());
+        files.last().map(fs::DirEntry::path).ok_or_else(|| {
             Error::Missing(format!(
                 "apt-get downloaded no {begin}*{end}; its output is in {}",
                 self.log.display()
@@ -171,7 +171,7 @@ fn is_root() -> bool {
 /// Returns the entries for the distribution in the machine's apt sources, with source packages enabled.
 fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     let mut files = Vec::new();
-    let [list, parts] = configured_places(purpose)?;
+    let [list, parts] = configured_paths(purpose)?;
     files.extend(list.is_file().then_some(list));
     if parts.is_dir() {
         for entry in fs::read_dir(&parts).map_err(at(&parts))? {
@@ -193,8 +193,8 @@ fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     Ok(sources)
 }
 
-fn configured_places(purpose: &str) -> Result<[PathBuf; 2], Error> {
-    let start = |source| match source {
+fn configured_paths(purpose: &str) -> Result<[PathBuf; 2], Error> {
+    let start_error = |source| match source {
         source if std::io::Error::kind(&source) == std::io::ErrorKind::NotFound => Error::Missing(format!(
             "{purpose} from the packages of Debian 12, but this machine has no apt"
         )),
@@ -212,13 +212,13 @@ fn configured_places(purpose: &str) -> Result<[PathBuf; 2], Error> {
             "Dir::Etc::sourceparts/d",
         ])
         .output()
-        .map_err(start)?;
+        .map_err(start_error)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let place = |name: &str| {
+    let path = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name));
         PathBuf::from(value.unwrap_or_default().trim_matches('\''))
     };
-    Ok([place("f="), place("d=")])
+    Ok([path("f="), path("d=")])
 }
 
 fn is_of_distribution(suite: &str) -> bool {
@@ -262,11 +262,11 @@ fn with_sources_in_stanzas(text: &str) -> String {
             let (key, value) = line.split_once(':')?;
             key.trim().eq_ignore_ascii_case(name).then(|| value.to_owned())
         };
-        let has = |name: &str, wanted: &dyn Fn(&str) -> bool| {
+        let has_field = |name: &str, is_wanted: &dyn Fn(&str) -> bool| {
             let values = stanza.iter().find_map(|line| field(line, name));
-            values.is_some_and(|values| values.split_whitespace().any(wanted))
+            values.is_some_and(|values| values.split_whitespace().any(is_wanted))
         };
-        if !has("Types", &|kind| kind == "deb") || !has("Suites", &is_of_distribution) {
+        if !has_field("Types", &|kind| kind == "deb") || !has_field("Suites", &is_of_distribution) {
             continue;
         }
         for line in stanza {

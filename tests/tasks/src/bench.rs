@@ -65,9 +65,9 @@ fn other_build(revision: &str, profile: &str) -> Result<PathBuf, Error> {
         git
     };
     let commit = commit(git(), revision)?;
-    let kept = directory.join(format!("admittance-{profile}-{commit}"));
-    if kept.exists() {
-        return Ok(kept);
+    let program = directory.join(format!("admittance-{profile}-{commit}"));
+    if program.exists() {
+        return Ok(program);
     }
     remove_directory(&tree)?;
     run(git().args(["worktree", "prune"]))?;
@@ -91,12 +91,12 @@ fn other_build(revision: &str, profile: &str) -> Result<PathBuf, Error> {
         .env("CARGO_TARGET_DIR", &target))?;
     run(git().args(["worktree", "remove", "--force"]).arg(&tree))?;
     let folder = if profile == "dev" { "debug" } else { profile };
-    let copied = fs::copy(target.join(folder).join("admittance"), &kept);
+    let copied = fs::copy(target.join(folder).join("admittance"), &program);
     copied.map_err(|source| Error::File {
-        path: kept.clone(),
+        path: program.clone(),
         source,
     })?;
-    Ok(kept)
+    Ok(program)
 }
 
 fn commit(mut git: Command, revision: &str) -> Result<String, Error> {

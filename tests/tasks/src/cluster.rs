@@ -101,7 +101,7 @@ pub(crate) fn install() -> Result<(), Error> {
     create_directory(&layout.top)?;
     let _one_at_a_time = lock(&layout.top.join("lock"), "build the API server")?;
     let recipe = layout.programs().join("recipe");
-    if fs::read_to_string(&recipe).is_ok_and(|made| made == recipe_text()) {
+    if fs::read_to_string(&recipe).is_ok_and(|text| text == recipe_text()) {
         return layout.tidy();
     }
     say("Building a Kubernetes API server in target/kubernetes, from packages of the distribution");
@@ -146,9 +146,9 @@ const OWN_NETWORK: &str =
 
 /// Returns a command that runs a program in a network namespace of its own, if this user may create one.
 pub(crate) fn in_own_network(program: &Path) -> Command {
-    let enter = |then: &str| {
+    let enter = |script: &str| {
         let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-c", &format!("{OWN_NETWORK} && {then}"), "sh"]);
+        command.args(["--net", "sh", "-c", &format!("{OWN_NETWORK} && {script}"), "sh"]);
         command
     };
     let can_enter = enter("true").output().is_ok_and(|output| output.status.success());

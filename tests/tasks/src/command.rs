@@ -60,13 +60,17 @@ impl std::fmt::Display for Error {
     }
 }
 
-pub(crate) fn say(what: &str) {
-    eprintln!("==> {what}");
+pub(crate) fn say(message: &str) {
+    eprintln!("==> {message}");
 }
 
 pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_owned()
+    let package_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package_directory
+        .ancestors()
+        .nth(2)
+        .unwrap_or(package_directory)
+        .to_owned()
 }
 
 pub(crate) fn target_directory() -> PathBuf {

@@ -19,7 +19,7 @@ pub(crate) use machine::TargetMachine;
 use crate::{
     command::{Error, root, run, say, target_directory},
     folders::{at, copy_into, create_directory, remove_directory},
-    plugins, supply,
+    plugins, supply_chain,
 };
 
 /// The arguments of `cargo task dist`.
@@ -54,7 +54,7 @@ impl Dist {
         create_directory(&staging)?;
         let program = match &self.program {
             Some(program) => fs::canonicalize(program).map_err(at(program))?,
-            None => supply::release(&plugins::compressed()?, &self.machine)?,
+            None => supply_chain::release(&plugins::compressed()?, &self.machine)?,
         };
         say("Packing the program");
         let contents = PackageContents::printed_by(program, self.machine.clone(), &staging)?;
@@ -86,14 +86,14 @@ impl PackageContents {
             ("zsh", "_admittance"),
             ("fish", "admittance.fish"),
         ];
-        let mut printed = Vec::new();
+        let mut paths = Vec::new();
         for (shell, file) in completions {
             let path = staging.join(shell).join(file);
             let script = output(machine.command(&program).args(["completions", shell]))?;
             write(&path, script)?;
-            printed.push(path);
+            paths.push(path);
         }
-        let completions = printed
+        let completions = paths
             .try_into()
             .map_err(|_| Error::Missing("a shell has no completions".to_owned()))?;
         Ok(Self {
@@ -216,9 +216,9 @@ mod tests {
 
     #[test]
     fn the_published_systemd_unit_equals_the_unit_in_the_manual() {
-        let read = |path: &str| fs::read_to_string(root().join(path)).expect("it can be read");
-        let unit = read("docs/examples/systemd/admittance.service");
-        assert!(read("docs/operators.md").contains(&unit));
+        let read_file = |path: &str| fs::read_to_string(root().join(path)).expect("it can be read");
+        let unit = read_file("docs/examples/systemd/admittance.service");
+        assert!(read_file("docs/operators.md").contains(&unit));
     }
 
     #[test]
@@ -297,13 +297,14 @@ mod tests {
         let top = target_directory().join("tmp/dist-packages");
         remove_directory(&top).expect("it can be removed");
         let program = || fs::canonicalize("/bin/true").expect("every Linux has it");
-        let made = ["first", "second"].map(|round| packages(program(), env::consts::ARCH, &top.join(round)));
-        for (first, second) in made[0].iter().zip(&made[1]) {
+        let builds =
+            ["first", "second"].map(|round| packages(program(), env::consts::ARCH, &top.join(round)));
+        for (first, second) in builds[0].iter().zip(&builds[1]) {
             let digest = |path| sha256(path).expect("it can be read");
             assert_eq!(digest(first), digest(second), "{}", first.display());
         }
 
-        let [package, image, _] = &made[0];
+        let [package, image, _] = &builds[0];
         let unpacked = top.join("unpacked");
         create_directory(&unpacked).expect("it can be created");
         run(Command::new("ar").arg("x").arg(package).current_dir(&unpacked)).expect("it is an archive");

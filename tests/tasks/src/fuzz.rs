@@ -28,7 +28,7 @@ const TIMEOUT: u32 = 30;
 /// The maximum length of generated inputs, in bytes. libFuzzer takes longer to mutate longer inputs.
 const LONGEST: u32 = 8192;
 
-const SHOWN: usize = 40;
+const LOG_LINES_MAX: usize = 40;
 
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
@@ -54,14 +54,14 @@ pub(crate) fn run_targets(arguments: &Fuzz) -> Result<(), Error> {
             all.join(", ")
         )));
     }
-    let wanted = if arguments.targets.is_empty() {
+    let target_names = if arguments.targets.is_empty() {
         &all
     } else {
         &arguments.targets
     };
     let program = build()?;
     if !arguments.rest.is_empty() {
-        return match wanted.as_slice() {
+        return match target_names.as_slice() {
             [target] => become_program(command(&program, target).args(&arguments.rest)),
             _ => Err(Error::Missing(
                 "arguments after `--` require exactly one target before them".to_owned(),
@@ -70,11 +70,11 @@ pub(crate) fn run_targets(arguments: &Fuzz) -> Result<(), Error> {
     }
     say(&format!(
         "Fuzzing {} targets for {} seconds each, {} at a time",
-        wanted.len(),
+        target_names.len(),
         arguments.seconds,
         arguments.jobs
     ));
-    let waiting = Mutex::new(wanted.iter().rev());
+    let waiting = Mutex::new(target_names.iter().rev());
     let failed = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..arguments.jobs.max(1) {
@@ -140,11 +140,11 @@ fn command(program: &Path, target: &str) -> Command {
 
 fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     let top = root().join("target/fuzz");
-    let (found, artifacts) = (
+    let (corpus, artifacts) = (
         top.join("corpus").join(target),
         top.join("artifacts").join(target),
     );
-    create_directory(&found)?;
+    create_directory(&corpus)?;
     create_directory(&artifacts)?;
     let seeds = corpora().join(target);
     let words = top.join(format!("{target}.dict"));
@@ -153,7 +153,7 @@ fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     let output = File::create(&log).map_err(at(&log))?;
     let errors = output.try_clone().map_err(at(&log))?;
     let status = command(program, target)
-        .arg(&found)
+        .arg(&corpus)
         .arg(&seeds)
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-timeout={TIMEOUT}"))
@@ -169,14 +169,16 @@ fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
             program: program.into(),
             source,
         })?;
-    let said = fs::read(&log).map_err(at(&log))?;
-    let said = String::from_utf8_lossy(&said);
+    let log_bytes = fs::read(&log).map_err(at(&log))?;
+    let log_text = String::from_utf8_lossy(&log_bytes);
     if status.success() {
-        say(&format!("{target}: {}", summary(&said)));
+        say(&format!("{target}: {}", summary(&log_text)));
         return Ok(());
     }
-    let lines: Vec<&str> = said.lines().collect();
-    let last = lines.get(lines.len().saturating_sub(SHOWN)..).unwrap_or_default();
+    let lines: Vec<&str> = log_text.lines().collect();
+    let last = lines
+        .get(lines.len().saturating_sub(LOG_LINES_MAX)..)
+        .unwrap_or_default();
     eprintln!(
         "{}\n==> {target} FAILED. Try the input again with `cargo task fuzz {target} -- {}/<file>`",
         last.join("\n"),
@@ -189,9 +191,9 @@ fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     })
 }
 
-fn summary(said: &str) -> String {
+fn summary(log_text: &str) -> String {
     let number = |name: &str| {
-        let line = said.lines().rev().find_map(|line| line.strip_prefix(name));
+        let line = log_text.lines().rev().find_map(|line| line.strip_prefix(name));
         line.map_or("?", str::trim).to_owned()
     };
     format!(
@@ -236,7 +238,7 @@ mod tests {
 
     #[test]
     fn the_summary_of_a_fuzz_run_has_inputs_and_memory() {
-        let said = "INFO: x\nstat::number_of_executed_units: 123\nstat::new_units_added:          4\nstat::peak_rss_mb: 55\n";
-        assert_eq!(summary(said), "123 inputs, 4 new, 55 MB");
+        let log_text = "INFO: x\nstat::number_of_executed_units: 123\nstat::new_units_added:          4\nstat::peak_rss_mb: 55\n";
+        assert_eq!(summary(log_text), "123 inputs, 4 new, 55 MB");
     }
 }

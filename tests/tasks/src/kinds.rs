@@ -33,7 +33,7 @@ pub(crate) struct KindsCommand {
 impl KindsCommand {
     pub(crate) fn run(&self) -> Result<(), Error> {
         let configurations = self.client_go.join("applyconfigurations");
-        let source = read(&configurations.join("internal/internal.go"))?;
+        let source = read_file(&configurations.join("internal/internal.go"))?;
         let schema = source.split('`').nth(1).unwrap_or_default();
         let lines: Vec<_> = schema.lines().filter(|line| !line.trim().is_empty()).collect();
         let types = Yaml::parse(&mut lines.as_slice(), 0);
@@ -42,8 +42,8 @@ impl KindsCommand {
             "# From k8s.io/client-go {}, by `cargo task kinds`.\n",
             self.version
         );
-        for known in types.get("types").map(Yaml::items).unwrap_or_default() {
-            names.write_type(known, &mut text);
+        for schema_type in types.get("types").map(Yaml::items).unwrap_or_default() {
+            names.write_type(schema_type, &mut text);
         }
         fs::write(RESULT, text).map_err(at(Path::new(RESULT)))?;
         say(&format!("wrote {RESULT}"));
@@ -51,7 +51,7 @@ impl KindsCommand {
     }
 }
 
-fn read(path: &Path) -> Result<String, Error> {
+fn read_file(path: &Path) -> Result<String, Error> {
     fs::read_to_string(path).map_err(at(path))
 }
 
@@ -112,18 +112,21 @@ impl Yaml {
             return Self::List(Vec::new());
         };
         let is_deeper = |line: &&&str| line.len() - line.trim_start().len() >= indent;
-        let (own, rest) = rest.split_at(rest.iter().take_while(is_deeper).count());
+        let (deeper_lines, rest) = rest.split_at(rest.iter().take_while(is_deeper).count());
         *lines = rest;
         let first = first.replacen("- ", "  ", 1);
-        let own: Vec<&str> = [first.as_str()].into_iter().chain(own.iter().copied()).collect();
-        Self::parse(&mut own.as_slice(), indent)
+        let item_lines: Vec<&str> = [first.as_str()]
+            .into_iter()
+            .chain(deeper_lines.iter().copied())
+            .collect();
+        Self::parse(&mut item_lines.as_slice(), indent)
     }
 
     fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Map(members) => members
                 .iter()
-                .find(|(known, _)| known == key)
+                .find(|(member, _)| member == key)
                 .map(|(_, value)| value),
             _ => None,
         }
@@ -153,52 +156,58 @@ struct GoNames {
 
 impl GoNames {
     fn read(configurations: &Path) -> Result<Self, Error> {
-        let registered = read(&configurations.join("utils.go"))?;
+        let registered = read_file(&configurations.join("utils.go"))?;
         let mut packages = HashMap::new();
         let (mut groups, mut group) = (HashMap::new(), String::new());
         for line in registered.lines().map(str::trim) {
             if let Some((alias, path)) = line.split_once(" \"k8s.io/client-go/applyconfigurations/") {
                 packages.insert(alias.to_owned(), path.trim_end_matches('"').to_owned());
-            } else if let Some(named) = line.strip_prefix("// Group=") {
-                group = named.split(',').next().unwrap_or_default().to_owned();
-            } else if let Some(made) = line.strip_prefix("return &") {
-                let package = packages.get(made.split('.').next().unwrap_or_default());
+            } else if let Some(group_and_version) = line.strip_prefix("// Group=") {
+                group = group_and_version.split(',').next().unwrap_or_default().to_owned();
+            } else if let Some(constructor) = line.strip_prefix("return &") {
+                let package = packages.get(constructor.split('.').next().unwrap_or_default());
                 groups.extend(package.map(|package| (package.clone(), group.clone())));
             }
         }
         let mut fields = HashMap::new();
         for package in packages.values() {
             let directory = configurations.join(package);
-            let Ok(listed) = fs::read_dir(&directory) else {
+            let Ok(files) = fs::read_dir(&directory) else {
                 continue;
             };
-            for file in listed.flatten() {
-                go_fields(package, &read(&file.path())?, &mut fields);
+            for file in files.flatten() {
+                go_fields(package, &read_file(&file.path())?, &mut fields);
             }
         }
         Ok(Self { groups, fields })
     }
 
-    fn write_type(&self, known: &Yaml, out: &mut String) {
-        let full = known.text("name").unwrap_or_default();
+    fn write_type(&self, schema_type: &Yaml, out: &mut String) {
+        let full = schema_type.text("name").unwrap_or_default();
         if full.starts_with("__") {
             return;
         }
         let name = short(full);
         let (package, kind) = name.rsplit_once('.').unwrap_or(("", name));
         let package = package.replace('.', "/");
-        let Some(map) = known.get("map").filter(|_| known.get("scalar").is_none()) else {
-            let _ = writeln!(out, "{name} {}", self.atom(known, ""));
+        let Some(map) = schema_type
+            .get("map")
+            .filter(|_| schema_type.get("scalar").is_none())
+        else {
+            let _ = writeln!(out, "{name} {}", self.atom(schema_type, ""));
             return;
         };
         let fields = map.get("fields").map(Yaml::items).unwrap_or_default();
         if fields.is_empty() {
-            let _ = writeln!(out, "{name} {}", self.atom(known, ""));
+            let _ = writeln!(out, "{name} {}", self.atom(schema_type, ""));
             return;
         }
         out.push_str(name);
-        let has = |wanted: &str| fields.iter().any(|field| field.text("name") == Some(wanted));
-        if let (true, Some(group)) = (has("kind") && has("metadata"), self.groups.get(&package)) {
+        let has_field = |field_name: &str| fields.iter().any(|field| field.text("name") == Some(field_name));
+        if let (true, Some(group)) = (
+            has_field("kind") && has_field("metadata"),
+            self.groups.get(&package),
+        ) {
             let version = package.rsplit('/').next().unwrap_or_default();
             let group = if group == "core" { "" } else { group };
             let _ = write!(out, " ={group}/{version}/{kind}");
@@ -207,14 +216,14 @@ impl GoNames {
             out.push_str(" !");
         }
         for field in fields {
-            let (Some(name), Some(of)) = (field.text("name"), field.get("type")) else {
+            let (Some(name), Some(field_type)) = (field.text("name"), field.get("type")) else {
                 continue;
             };
             let go = self.fields.get(&format!("{package}.{kind}.{name}"));
             let _ = write!(
                 out,
                 " {name}:{}",
-                self.atom(of, go.map(String::as_str).unwrap_or_default())
+                self.atom(field_type, go.map(String::as_str).unwrap_or_default())
             );
             // Server-side apply needs the default of a field only if the field can be a key of a list. The default of
             // such a field is `TCP` or an empty text, so other defaults are left out.
@@ -226,18 +235,23 @@ impl GoNames {
     }
 
     /// Returns a type in the notation of the generated file, such as `string`, `int32` or `[name]core.v1.EnvVar`.
-    fn atom(&self, of: &Yaml, go: &str) -> String {
-        if let Some(name) = of.text("namedType") {
+    fn atom(&self, schema_type: &Yaml, go: &str) -> String {
+        if let Some(name) = schema_type.text("namedType") {
             return match name {
                 "__untyped_atomic_" | "__untyped_deduced_" => "any".to_owned(),
                 name => short(name).to_owned(),
             };
         }
-        let inner = |of: &Yaml| {
-            of.get("elementType")
+        let inner = |collection: &Yaml| {
+            collection
+                .get("elementType")
                 .map_or_else(|| "any".to_owned(), |item| self.atom(item, go))
         };
-        match (of.text("scalar"), of.get("list"), of.get("map")) {
+        match (
+            schema_type.text("scalar"),
+            schema_type.get("list"),
+            schema_type.get("map"),
+        ) {
             (Some("string"), None, None) if go.ends_with("[]byte") => "bytes".to_owned(),
             (Some("numeric"), None, None) => {
                 let width = ["int32", "int64", "float64"]
@@ -269,8 +283,8 @@ impl GoNames {
                 format!("[{merge}]{}", inner(list))
             }
             (None, None, Some(map)) => {
-                let atomic = map.text("elementRelationship") == Some("atomic");
-                format!("{{{}}}{}", if atomic { "!" } else { "" }, inner(map))
+                let is_atomic = map.text("elementRelationship") == Some("atomic");
+                format!("{{{}}}{}", if is_atomic { "!" } else { "" }, inner(map))
             }
             _ => "any".to_owned(),
         }
@@ -282,16 +296,16 @@ fn short(name: &str) -> &str {
     name.strip_prefix("io.k8s.apimachinery.pkg.apis.").unwrap_or(name)
 }
 
-/// Collects the fields of the apply configurations in a Go file. The keys of `found` are `package.type.field`.
-fn go_fields(package: &str, text: &str, found: &mut HashMap<String, String>) {
-    let mut of = "";
+/// Collects the fields of the apply configurations in a Go file. The keys of `fields` are `package.type.field`.
+fn go_fields(package: &str, text: &str, fields: &mut HashMap<String, String>) {
+    let mut type_name = "";
     for line in text.lines() {
-        if let Some(named) = line.strip_prefix("type ") {
-            of = named.split("ApplyConfiguration").next().unwrap_or_default();
-        } else if let Some((declared, tag)) = line.split_once("`json:\"") {
+        if let Some(declaration) = line.strip_prefix("type ") {
+            type_name = declaration.split("ApplyConfiguration").next().unwrap_or_default();
+        } else if let Some((field, tag)) = line.split_once("`json:\"") {
             let name = tag.split([',', '"']).next().unwrap_or_default();
-            let kind = declared.split_whitespace().last().unwrap_or_default();
-            found.insert(format!("{package}.{of}.{name}"), kind.to_owned());
+            let kind = field.split_whitespace().last().unwrap_or_default();
+            fields.insert(format!("{package}.{type_name}.{name}"), kind.to_owned());
         }
     }
 }

@@ -19,7 +19,7 @@ mod packaged;
 mod plugins;
 mod screenshots;
 mod suite;
-mod supply;
+mod supply_chain;
 mod target;
 mod tool;
 mod toolchains;
@@ -169,11 +169,11 @@ fn run(task: Task) -> Result<(), Error> {
             Ok(())
         }
         Task::Fuzz(arguments) => fuzz::run_targets(&arguments),
-        Task::Audit { if_reachable, rest } => supply::audit(if_reachable, &rest),
-        Task::Sbom => supply::sbom().map(drop),
+        Task::Audit { if_reachable, rest } => supply_chain::audit(if_reachable, &rest),
+        Task::Sbom => supply_chain::sbom().map(drop),
         Task::Release => {
             let this_machine = env::consts::ARCH.parse().map_err(Error::Missing)?;
-            supply::release(&plugins::compressed()?, &this_machine).map(drop)
+            supply_chain::release(&plugins::compressed()?, &this_machine).map(drop)
         }
         Task::Dist(arguments) => arguments.write(),
         Task::Cluster { rest } => {
@@ -231,10 +231,10 @@ fn run(task: Task) -> Result<(), Error> {
 /// The environment variable and the path of a program that tests run; `None` if the program is unavailable.
 type Prerequisite = Option<(&'static str, PathBuf)>;
 
-fn prerequisite(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> Prerequisite {
+fn prerequisite(description: &str, variable: &'static str, result: Result<PathBuf, Error>) -> Prerequisite {
     let path = result.inspect_err(|error| {
         say(&format!(
-            "{what} is unavailable for the tests that need it: {error}"
+            "{description} is unavailable for the tests that need it: {error}"
         ))
     });
     Some((variable, path.ok()?))
@@ -249,9 +249,9 @@ fn databases() -> impl Iterator<Item = (&'static str, PathBuf)> {
 }
 
 fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
-    let others = [
-        prerequisite(REGISTRY.what, REGISTRY.variable, REGISTRY.install()),
-        prerequisite(PROMTOOL.what, PROMTOOL.variable, PROMTOOL.install()),
+    let other_servers = [
+        prerequisite(REGISTRY.description, REGISTRY.variable, REGISTRY.install()),
+        prerequisite(PROMTOOL.description, PROMTOOL.variable, PROMTOOL.install()),
         prerequisite("the browser", chromium::VARIABLE, chromium::install()),
         prerequisite("the toolchain of JavaScript", toolchains::NPM, toolchains::npm()),
         prerequisite("TypeScript", toolchains::TYPESCRIPT, toolchains::typescript()),
@@ -263,7 +263,7 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
             toolchains::wheels(),
         ),
     ];
-    databases().chain(others.into_iter().flatten())
+    databases().chain(other_servers.into_iter().flatten())
 }
 
 /// Compiles the driver, the demo, and the tests with an API server.

@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(crate) struct PackagedProgram {
-    pub(crate) what: &'static str,
+    pub(crate) description: &'static str,
     program: &'static str,
     package: &'static str,
     /// The environment variable that tells tests where the program is.
@@ -21,14 +21,14 @@ pub(crate) struct PackagedProgram {
 
 /// A program that serves an OCI registry. Tests push artifacts to it and pull them from it.
 pub(crate) const REGISTRY: PackagedProgram = PackagedProgram {
-    what: "registry",
+    description: "registry",
     program: "docker-registry",
     package: "docker-registry",
     variable: "ADMITTANCE_TEST_REGISTRY",
 };
 
 pub(crate) const PROMTOOL: PackagedProgram = PackagedProgram {
-    what: "promtool",
+    description: "promtool",
     program: "promtool",
     package: "prometheus",
     variable: "ADMITTANCE_TEST_PROMTOOL",
@@ -36,7 +36,9 @@ pub(crate) const PROMTOOL: PackagedProgram = PackagedProgram {
 
 impl PackagedProgram {
     pub(crate) fn install(&self) -> Result<PathBuf, Error> {
-        let Self { what, program, .. } = self;
+        let Self {
+            description, program, ..
+        } = self;
         if let Some(path) = env::var_os(self.variable) {
             return Ok(path.into());
         }
@@ -45,19 +47,19 @@ impl PackagedProgram {
         if let Some(path) = installed.into_iter().find(|path| path.is_file()) {
             return Ok(path);
         }
-        let top = root().join("target").join(what);
+        let top = root().join("target").join(description);
         create_directory(&top)?;
-        let _one_at_a_time = lock(&top.join("lock"), &format!("unpack the {what}"))?;
+        let _one_at_a_time = lock(&top.join("lock"), &format!("unpack the {description}"))?;
         let path = top.join(program);
         // If the program exists, it is complete, because it is moved here only after it was unpacked.
         if path.is_file() {
             return Ok(path);
         }
         say(&format!(
-            "Unpacking the {what} of the tests in target/{what}, from packages of the distribution"
+            "Unpacking the {description} of the tests in target/{description}, from packages of the distribution"
         ));
         let (lists, unpacked) = (top.join("apt"), top.join("unpacked"));
-        let purpose = format!("the {what} of the tests comes");
+        let purpose = format!("the {description} of the tests comes");
         let apt = Apt::new(&lists, top.join("apt.log"), &purpose)?;
         apt.unpack(&[self.package], &unpacked)?;
         fs::rename(unpacked.join("usr/bin").join(program), &path).map_err(at(&path))?;

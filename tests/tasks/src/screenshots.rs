@@ -30,9 +30,9 @@ pub(crate) fn renew() -> Result<(), Error> {
     chromium::require(&[SMALLER])?;
     let mut compress = Command::new(SMALLER.0);
     compress.args(["--force", "--ext", ".png", "--speed", "1", "--"]);
-    let (made, manual) = (root().join("target/console"), root().join("docs/console"));
-    for entry in fs::read_dir(&made).map_err(at(&made))? {
-        let path = entry.map_err(at(&made))?.path();
+    let (picture_directory, manual) = (root().join("target/console"), root().join("docs/console"));
+    for entry in fs::read_dir(&picture_directory).map_err(at(&picture_directory))? {
+        let path = entry.map_err(at(&picture_directory))?.path();
         let name = path
             .file_name()
             .unwrap_or_default()

@@ -67,7 +67,7 @@ pub(crate) fn wheels() -> Result<PathBuf, Error> {
 /// Returns the path of clang. If a tool that builds plugins in C is missing, installs its package if this user is root.
 pub(crate) fn clang() -> Result<PathBuf, Error> {
     // (program or file, package). A library has no program, so one of its files is searched.
-    const NEEDED: [(&str, &str); 4] = [
+    const PACKAGES: [(&str, &str); 4] = [
         ("clang-19", "clang-19"),
         ("wasm-ld-19", "lld-19"),
         ("/usr/include/wasm32-wasi/stdlib.h", "wasi-libc"),
@@ -79,10 +79,10 @@ pub(crate) fn clang() -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(CLANG) {
         return Ok(path.into());
     }
-    if !NEEDED.iter().all(|(file, _)| is_on_path(file)) {
+    if !PACKAGES.iter().all(|(file, _)| is_on_path(file)) {
         let lists = root().join("target/clang");
         let apt = Apt::new(&lists, lists.join("log"), "clang for plugins in C comes")?;
-        apt.require_programs("plugins in C", &NEEDED)?;
+        apt.require_programs("plugins in C", &PACKAGES)?;
     }
     Ok("/usr/bin/clang-19".into())
 }

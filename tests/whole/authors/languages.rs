@@ -47,8 +47,8 @@ async fn new_project_in(
     unpacked.args(unpack.1).current_dir(&vendor);
     for mut command in [pack, unpacked] {
         command.envs(environment.iter().copied()).env("PIP_NO_INDEX", "1");
-        let done = finished(command).await;
-        assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+        let output = finished(command).await;
+        assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
     }
     let mut command = command(&directory, &["test"]);
     command
@@ -222,7 +222,7 @@ async fn a_new_project_in_javascript_passes_its_tests() {
     assert_eq!(again.code, Some(0), "{}{}", again.stdout, again.stderr);
     assert!(!again.stderr.contains("npm run build"), "{}", again.stderr);
     // The built plugin runs in the sandbox, where it rejects wrong settings.
-    let wrong = r#"{"label": "", "lable": 1}"#;
+    let invalid_settings = r#"{"label": "", "lable": 1}"#;
     fs::write(
         directory.join("pod.yaml"),
         "{apiVersion: v1, kind: Pod, metadata: {name: a}}",
@@ -230,15 +230,15 @@ async fn a_new_project_in_javascript_passes_its_tests() {
     .unwrap();
     let run = admittance(
         &directory,
-        &["run", "plugin.wasm", "pod.yaml", "--settings", wrong],
+        &["run", "plugin.wasm", "pod.yaml", "--settings", invalid_settings],
     )
     .await;
     assert_eq!(run.code, Some(2), "{}{}", run.stdout, run.stderr);
-    for told in [
+    for message in [
         "/label: empty; write a text",
         "/lable: unknown setting; use one of: label, values",
     ] {
-        assert!(run.stderr.contains(told), "{}", run.stderr);
+        assert!(run.stderr.contains(message), "{}", run.stderr);
     }
     let code = r#"
 import { allow, deny, mutate, plugin } from "admittance";
@@ -275,11 +275,11 @@ cases:
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
     // The plugin's description declares neither the capability `http` nor changes of objects. `test` reports both.
-    for told in [
+    for message in [
         "is granted http without declaring it",
         "changes objects without declaring it",
     ] {
-        assert!(check.stderr.contains(told), "{told} in {}", check.stderr);
+        assert!(check.stderr.contains(message), "{message} in {}", check.stderr);
     }
     // The program configures the plugin once, and takes a snapshot of the plugin's memory. Each call then starts from
     // this snapshot. The log has a line about the snapshot.
@@ -308,15 +308,15 @@ export const { describe, configure, admit } = plugin({
 "#;
     fs::write(directory.join("src/plugin.js"), code).unwrap();
     let check = admittance(&directory, &["test", "--run", "read"]).await;
-    let told =
+    let message =
         "TextDecoder is not defined; use `text()` of a response, or decodeURIComponent (src/plugin.js:5)";
-    assert!(check.stdout.contains(told), "{}{}", check.stdout, check.stderr);
+    assert!(check.stdout.contains(message), "{}{}", check.stdout, check.stderr);
     let code = code.replace(", admit }", " }");
     fs::write(directory.join("src/plugin.js"), code).unwrap();
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(2), "{}{}", check.stdout, check.stderr);
-    let told = "src/plugin.js does not export admit; write";
-    assert!(check.stderr.contains(told), "{}", check.stderr);
+    let message = "src/plugin.js does not export admit; write";
+    assert!(check.stderr.contains(message), "{}", check.stderr);
 
     fs::create_dir(directory.join("local")).unwrap();
     fs::write(
@@ -345,11 +345,11 @@ export const { describe, configure, admit } = plugin({
 });
 "#;
     fs::write(directory.join("src/plugin.js"), code).unwrap();
-    let mut again = command(&directory, &["test"]);
-    again
+    let mut test_command = command(&directory, &["test"]);
+    test_command
         .env("npm_config_cache", &cache)
         .env("npm_config_offline", "true");
-    let check = finished(again).await;
+    let check = finished(test_command).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stderr.contains("npm install"), "{}", check.stderr);
 }
@@ -407,8 +407,8 @@ WitWorld = plugin.component()
     let code = code.replace("return deny(", "return request.nothing(");
     fs::write(directory.join("src/plugin.py"), code).unwrap();
     let check = admittance(&directory, &["test"]).await;
-    let told = "'Request' object has no attribute 'nothing' (plugin.py:6)";
-    assert!(check.stdout.contains(told), "{}{}", check.stdout, check.stderr);
+    let message = "'Request' object has no attribute 'nothing' (plugin.py:6)";
+    assert!(check.stdout.contains(message), "{}{}", check.stdout, check.stderr);
 }
 
 /// Compares the compiled extension with its source. `RENEW=1 cargo test -p admittance-tests extension` renews it.
@@ -431,6 +431,6 @@ fn the_compiled_extension_for_python_is_current() {
 async fn make(directory: &Path) {
     let mut make = Command::new("make");
     make.current_dir(directory);
-    let made = finished(make).await;
-    assert_eq!(made.code, Some(0), "{}{}", made.stdout, made.stderr);
+    let output = finished(make).await;
+    assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::scene::{ClustersScene, PODS, SERVICE_ACCOUNT, pod};
 
 /// Sends a request that must be refused with a `Status`, as kubectl requires. Returns the status code and the message.
-async fn refused(scene: &ClustersScene, method: Method, path: &str, body: Value) -> (u16, String) {
+async fn expect_refusal(scene: &ClustersScene, method: Method, path: &str, body: Value) -> (u16, String) {
     let reply = scene.send(method, path, body).await;
     let status = reply.json().unwrap();
     assert_eq!(
@@ -27,12 +27,13 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let path = format!("{PODS}/a");
 
-    let (code, message) = refused(&scene, Method::POST, PODS, pod("a", "nginx:latest", json!({}))).await;
+    let (code, message) =
+        expect_refusal(&scene, Method::POST, PODS, pod("a", "nginx:latest", json!({}))).await;
     assert!(
         (400..500).contains(&code) && message.contains("images"),
         "{code} {message}"
     );
-    assert_eq!(scene.server.got().len(), 0);
+    assert_eq!(scene.server.requests().len(), 0);
 
     let created = scene
         .send(
@@ -50,7 +51,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     );
 
     // An update sends the whole new object, so the chains judge that object.
-    let (_, message) = refused(&scene, Method::PUT, &path, pod("a", "nginx:latest", json!({}))).await;
+    let (_, message) = expect_refusal(&scene, Method::PUT, &path, pod("a", "nginx:latest", json!({}))).await;
     assert!(message.contains("images"), "{message}");
     let updated = scene
         .send(Method::PUT, &path, pod("a", "nginx:2", json!({"keep": "true"})))
@@ -59,7 +60,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
 
     // A patch is only a part of the object, so the chains judge the object that results from the patch.
     let patch = |image: &str| json!({"spec": {"containers": [{"name": "main", "image": image}]}});
-    let (_, message) = refused(&scene, Method::PATCH, &path, patch("nginx:latest")).await;
+    let (_, message) = expect_refusal(&scene, Method::PATCH, &path, patch("nginx:latest")).await;
     assert!(message.contains("images"), "{message}");
     assert_eq!(
         scene.send(Method::PATCH, &path, patch("nginx:3")).await.status,
@@ -67,8 +68,8 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     );
     let stored = scene.server.object(&path).unwrap();
     assert_eq!(stored["spec"]["containers"][0]["image"], "nginx:3");
-    let moved = "old.example.com/nginx:3";
-    let (code, message) = refused(&scene, Method::PATCH, &path, patch(moved)).await;
+    let old_image = "old.example.com/nginx:3";
+    let (code, message) = expect_refusal(&scene, Method::PATCH, &path, patch(old_image)).await;
     assert!(
         code == 422 && message.contains("with an update"),
         "{code} {message}"
@@ -84,9 +85,9 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     );
 
     // A deletion sends no object, so the chains judge the object that would be deleted.
-    let (_, message) = refused(&scene, Method::DELETE, &path, Value::Null).await;
+    let (_, message) = expect_refusal(&scene, Method::DELETE, &path, Value::Null).await;
     assert!(message.contains("guard"), "{message}");
-    let (_, message) = refused(&scene, Method::DELETE, PODS, Value::Null).await;
+    let (_, message) = expect_refusal(&scene, Method::DELETE, PODS, Value::Null).await;
     assert!(message.contains("delete each by its name"), "{message}");
     assert!(scene.server.object(&path).is_some());
     let unlabelled = json!({"metadata": {"labels": {"keep": "false"}}});
@@ -95,11 +96,11 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     assert_eq!(scene.server.object(&path), None);
 
     // The gateway made every request, including its dry runs, with the rights of the user.
-    let received = scene.server.got();
+    let requests = scene.server.requests();
     assert!(
-        received
+        requests
             .iter()
-            .all(|got| got.values("impersonate-user") == ["plain.alice"])
+            .all(|request| request.values("impersonate-user") == ["plain.alice"])
     );
 }
 
@@ -111,13 +112,16 @@ async fn a_patch_is_not_sent_if_its_dry_run_returns_no_object() {
     scene.server.put(&path, pod("a", "nginx:1", json!({})));
     scene.server.accept_patches();
     let patch = || json!({"metadata": {"labels": {"a": "b"}}});
-    let (code, message) = refused(&scene, Method::PATCH, &path, patch()).await;
+    let (code, message) = expect_refusal(&scene, Method::PATCH, &path, patch()).await;
     assert!(
         code == 502 && message.contains("cannot be read"),
         "{code} {message}"
     );
-    let got = scene.server.got();
-    let patches: Vec<_> = got.iter().filter(|got| got.method == Method::PATCH).collect();
+    let requests = scene.server.requests();
+    let patches: Vec<_> = requests
+        .iter()
+        .filter(|request| request.method == Method::PATCH)
+        .collect();
     assert!(
         patches.len() == 1 && patches[0].uri.query() == Some("dryRun=All"),
         "{patches:?}"
@@ -137,21 +141,21 @@ async fn exec_connections_are_judged_by_their_options() {
     let scene = ClustersScene::start(true).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
-    let mut allowed = scene
+    let mut allowed_exec = scene
         .send_raw("POST", &format!("{PODS}/a/exec?command=ls&stdout=true"), upgrade)
         .await;
-    assert!(allowed.until("\r\n\r\n").await.starts_with("HTTP/1.1 101"));
-    allowed.write(b"ping").await;
-    allowed.until("ping").await;
+    assert!(allowed_exec.until("\r\n\r\n").await.starts_with("HTTP/1.1 101"));
+    allowed_exec.write(b"ping").await;
+    allowed_exec.until("ping").await;
     for method in ["POST", "GET"] {
-        let mut refused = scene
+        let mut refused_exec = scene
             .send_raw(method, &format!("{PODS}/a/exec?command=rm&command=-r"), upgrade)
             .await;
-        let head = refused.until("\r\n\r\n").await;
+        let head = refused_exec.until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 500"), "{head}");
-        refused.until("guard").await;
+        refused_exec.until("guard").await;
     }
-    assert_eq!(scene.server.got().len(), 1);
+    assert_eq!(scene.server.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -171,5 +175,5 @@ async fn a_body_that_cannot_be_inspected_is_refused() {
         .send_with(Method::POST, "/api/v1/namespaces/n/configmaps", &headers, map)
         .await;
     assert_eq!(reply.status, 200);
-    assert_eq!(scene.server.got().len(), 1);
+    assert_eq!(scene.server.requests().len(), 1);
 }

@@ -49,7 +49,7 @@ impl Got {
 
 struct SharedApiServer {
     token: Mutex<String>,
-    got: Mutex<Vec<Got>>,
+    requests: Mutex<Vec<Got>>,
     objects: Mutex<BTreeMap<String, Value>>,
     is_slow_with_patches: AtomicBool,
     serves_cluster_admin: AtomicBool,
@@ -89,15 +89,15 @@ impl ClusterAuthority {
 impl ApiServer {
     /// Starts the fake API server, which accepts only this token.
     pub(super) async fn start(authority: &ClusterAuthority, token: &str) -> Self {
-        Self::named(authority, token, "kubernetes").await
+        Self::start_with_name(authority, token, "kubernetes").await
     }
 
-    pub(super) async fn named(authority: &ClusterAuthority, token: &str, name: &str) -> Self {
+    pub(super) async fn start_with_name(authority: &ClusterAuthority, token: &str, name: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(SharedApiServer {
             token: Mutex::new(token.to_owned()),
-            got: Mutex::default(),
+            requests: Mutex::default(),
             objects: Mutex::default(),
             is_slow_with_patches: AtomicBool::new(false),
             serves_cluster_admin: AtomicBool::new(false),
@@ -105,8 +105,8 @@ impl ApiServer {
         });
         let acceptor = authority.acceptor(name);
         let router = Router::new().fallback(answer).with_state(shared.clone());
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
             // When this task is aborted, the set is dropped, which closes all connections.
             let mut connections = JoinSet::new();
             loop {
@@ -127,7 +127,7 @@ impl ApiServer {
         Self {
             address,
             shared,
-            _serving: serving,
+            _serving: tasks,
         }
     }
 
@@ -148,8 +148,8 @@ impl ApiServer {
         self.shared.serves_cluster_admin.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn got(&self) -> Vec<Got> {
-        self.shared.got.lock().unwrap().clone()
+    pub(super) fn requests(&self) -> Vec<Got> {
+        self.shared.requests.lock().unwrap().clone()
     }
 
     pub(super) fn object(&self, path: &str) -> Option<Value> {
@@ -181,8 +181,8 @@ impl SharedApiServer {
 }
 
 fn status(code: StatusCode, reason: &str) -> Response {
-    let what = if code.is_success() { "Success" } else { "Failure" };
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": what, "reason": reason, "code": code.as_u16()});
+    let outcome = if code.is_success() { "Success" } else { "Failure" };
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": outcome, "reason": reason, "code": code.as_u16()});
     (code, axum::Json(status)).into_response()
 }
 
@@ -199,7 +199,7 @@ async fn answer(State(shared): State<Arc<SharedApiServer>>, mut request: Request
     if path == "/readyz" {
         return "ok".into_response();
     }
-    shared.got.lock().unwrap().push(Got {
+    shared.requests.lock().unwrap().push(Got {
         method: request.method().clone(),
         uri: request.uri().clone(),
         headers: request.headers().clone(),
@@ -207,8 +207,8 @@ async fn answer(State(shared): State<Arc<SharedApiServer>>, mut request: Request
     if let Some(protocol) = request.headers().get(UPGRADE).cloned() {
         let upgrade = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
-            let (mut read, mut write) = tokio::io::split(TokioIo::new(upgrade.await.unwrap()));
-            let _ = tokio::io::copy(&mut read, &mut write).await;
+            let (mut reader, mut writer) = tokio::io::split(TokioIo::new(upgrade.await.unwrap()));
+            let _ = tokio::io::copy(&mut reader, &mut writer).await;
         });
         let headers = [("connection", "Upgrade"), ("upgrade", protocol.to_str().unwrap())];
         return (StatusCode::SWITCHING_PROTOCOLS, headers).into_response();
@@ -236,17 +236,17 @@ impl SharedApiServer {
         let resource = path.rsplit('/').next().unwrap();
         let mut selectors = form_urlencoded::parse(query.as_bytes());
         let selector = selectors.find(|(name, _)| name == "labelSelector").unwrap().1;
-        let has = |object: &Value| {
+        let is_selected = |object: &Value| {
             selector.split(',').all(|pair| {
                 let (label, value) = pair.split_once('=').unwrap();
                 object["metadata"]["labels"][label] == value
             })
         };
         let objects = self.objects.lock().unwrap();
-        let of_resource = objects
+        let selected_objects = objects
             .iter()
-            .filter(|(path, object)| path.rsplit('/').nth(1) == Some(resource) && has(object));
-        let items: Vec<_> = of_resource.map(|(_, object)| object.clone()).collect();
+            .filter(|(path, object)| path.rsplit('/').nth(1) == Some(resource) && is_selected(object));
+        let items: Vec<_> = selected_objects.map(|(_, object)| object.clone()).collect();
         axum::Json(json!({"items": items})).into_response()
     }
 

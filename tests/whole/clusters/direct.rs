@@ -13,37 +13,37 @@ use super::{
 #[tokio::test]
 async fn users_act_in_a_cluster_under_their_own_names() {
     let scene = ClustersScene::start(false).await;
-    let early = scene.send(Method::GET, "/version", Value::Null).await;
-    let status = early.json().unwrap();
+    let reply = scene.send(Method::GET, "/version", Value::Null).await;
+    let status = reply.json().unwrap();
     assert_eq!(
-        (early.status.as_u16(), &status["kind"]),
+        (reply.status.as_u16(), &status["kind"]),
         (500, &json!("Status")),
         "{status}"
     );
     assert_eq!(status["reason"], "CREATE_TUNNEL_ERROR");
 
     assert_eq!(scene.report(&[&scene.server], SERVICE_ACCOUNT).await.status, 200);
-    let created = scene
+    let create_reply = scene
         .send(Method::POST, PODS, pod("a", "nginx:1", json!({})))
         .await;
-    assert_eq!(created.status, 200, "{}", created.text());
-    let read = scene
+    assert_eq!(create_reply.status, 200, "{}", create_reply.text());
+    let get_reply = scene
         .send(Method::GET, &format!("{PODS}/a?pretty=true"), Value::Null)
         .await;
-    assert_eq!(read.json().unwrap()["metadata"]["name"], "a");
-    let got = scene.server.got();
-    let last = got.last().unwrap();
+    assert_eq!(get_reply.json().unwrap()["metadata"]["name"], "a");
+    let requests = scene.server.requests();
+    let last_request = requests.last().unwrap();
     assert_eq!(
-        (last.method.as_str(), last.uri.to_string()),
+        (last_request.method.as_str(), last_request.uri.to_string()),
         ("GET", format!("{PODS}/a?pretty=true"))
     );
     assert_eq!(
-        last.values("authorization"),
+        last_request.values("authorization"),
         [format!("Bearer {SERVICE_ACCOUNT}")]
     );
-    assert_eq!(last.values("impersonate-user"), ["plain.alice"]);
+    assert_eq!(last_request.values("impersonate-user"), ["plain.alice"]);
     assert_eq!(
-        last.values("impersonate-group"),
+        last_request.values("impersonate-group"),
         ["admittance:view", "admittance:edit"]
     );
 }
@@ -52,9 +52,9 @@ async fn users_act_in_a_cluster_under_their_own_names() {
 async fn users_with_the_cluster_permission_have_only_the_rights_of_their_role_bindings() {
     let scene = ClustersScene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
-    let granted = json!({"user": "alice", "permission": "Cluster"});
+    let permission = json!({"user": "alice", "permission": "Cluster"});
     let cluster = scene
-        .admin("POST", "/v1/clusters/plain-dev/permissions", granted)
+        .admin("POST", "/v1/clusters/plain-dev/permissions", permission)
         .await;
     assert_eq!(
         cluster["permissions"],
@@ -62,14 +62,17 @@ async fn users_with_the_cluster_permission_have_only_the_rights_of_their_role_bi
     );
     let webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
     scene.send(Method::DELETE, webhooks, Value::Null).await;
-    let got = scene.server.got();
-    let last = got.last().unwrap();
-    assert_eq!((last.method.as_str(), last.uri.path()), ("DELETE", webhooks));
-    assert_eq!(last.values("impersonate-user"), ["plain.alice"]);
+    let requests = scene.server.requests();
+    let last_request = requests.last().unwrap();
+    assert_eq!(
+        (last_request.method.as_str(), last_request.uri.path()),
+        ("DELETE", webhooks)
+    );
+    assert_eq!(last_request.values("impersonate-user"), ["plain.alice"]);
     assert!(
-        last.values("impersonate-group").is_empty(),
+        last_request.values("impersonate-group").is_empty(),
         "{:?}",
-        last.values("impersonate-group")
+        last_request.values("impersonate-group")
     );
 }
 
@@ -84,16 +87,20 @@ async fn super_users_need_no_binding_where_the_agent_may_impersonate_everybody()
             .send_with(Method::GET, "/version", &headers, Value::Null)
             .await;
         assert_eq!(reply.status, 404, "{}", reply.text());
-        let got = scene.server.got();
-        let last = got.last().unwrap();
-        (last.values("impersonate-user"), last.values("impersonate-group"))
+        let requests = scene.server.requests();
+        let last_request = requests.last().unwrap();
+        (
+            last_request.values("impersonate-user"),
+            last_request.values("impersonate-group"),
+        )
     };
-    let groups = |more: &[&str]| {
-        let known = ["view", "edit", "hooks", "super-users"].map(|group| format!("admittance:{group}"));
-        let more = more.iter().map(|group| (*group).to_owned());
+    let groups = |extra: &[&str]| {
+        let gateway_groups =
+            ["view", "edit", "hooks", "super-users"].map(|group| format!("admittance:{group}"));
+        let extra_groups = extra.iter().map(|group| (*group).to_owned());
         (
             vec!["plain.root".to_owned()],
-            known.into_iter().chain(more).collect::<Vec<_>>(),
+            gateway_groups.into_iter().chain(extra_groups).collect::<Vec<_>>(),
         )
     };
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
@@ -115,9 +122,9 @@ async fn super_users_need_no_binding_where_the_agent_may_impersonate_everybody()
     }
     assert_eq!(identity().await, groups(&["system:masters"]));
     scene.send(Method::GET, "/version", Value::Null).await;
-    let got = scene.server.got();
+    let requests = scene.server.requests();
     assert_eq!(
-        got.last().unwrap().values("impersonate-group"),
+        requests.last().unwrap().values("impersonate-group"),
         ["admittance:view", "admittance:edit"]
     );
 }
@@ -130,12 +137,12 @@ async fn changed_cluster_credentials_and_addresses_are_used_at_once() {
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
     scene.server.change_token("rotated");
     // The API server replied 401 to the agent's token. The user's token is valid, so the user gets 502 instead.
-    let refused = scene.send(Method::GET, "/version", Value::Null).await;
-    assert_eq!(refused.status, 502, "{}", refused.text());
+    let reply = scene.send(Method::GET, "/version", Value::Null).await;
+    assert_eq!(reply.status, 502, "{}", reply.text());
     assert!(
-        refused.text().contains("the token of the cluster's agent"),
+        reply.text().contains("the token of the cluster's agent"),
         "{}",
-        refused.text()
+        reply.text()
     );
     // The gateway limits how often an agent may report new credentials, so the report is repeated until it is accepted.
     while scene.report(&[&scene.server, &second], "rotated").await.status != 200 {
@@ -143,27 +150,27 @@ async fn changed_cluster_credentials_and_addresses_are_used_at_once() {
     }
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
     drop(std::mem::replace(&mut scene.server, second));
-    let before = scene.server.got().len();
+    let before = scene.server.requests().len();
     for _ in 0..4 {
         assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
     }
-    assert_eq!(scene.server.got().len(), before + 4);
+    assert_eq!(scene.server.requests().len(), before + 4);
 }
 
 #[tokio::test]
 async fn only_the_api_server_of_the_cluster_is_trusted() {
     let mut scene = ClustersScene::start(false).await;
-    let others = ClusterAuthority::new();
+    let other_authority = ClusterAuthority::new();
     // The gateway must not trust this server, because its certificate is from another CA and for another name.
-    scene.server = ApiServer::start(&others, SERVICE_ACCOUNT).await;
-    let misnamed = ApiServer::named(&scene.authority, SERVICE_ACCOUNT, "localhost").await;
+    scene.server = ApiServer::start(&other_authority, SERVICE_ACCOUNT).await;
+    let misnamed = ApiServer::start_with_name(&scene.authority, SERVICE_ACCOUNT, "localhost").await;
     scene.report(&[&scene.server, &misnamed], SERVICE_ACCOUNT).await;
     let reply = scene.send(Method::GET, "/version", Value::Null).await;
     assert_eq!(
         (reply.status.as_u16(), &reply.json().unwrap()["kind"]),
         (502, &json!("Status"))
     );
-    assert!(scene.server.got().is_empty() && misnamed.got().is_empty());
+    assert!(scene.server.requests().is_empty() && misnamed.requests().is_empty());
 }
 
 #[tokio::test]
@@ -189,7 +196,7 @@ async fn watches_are_streamed_until_the_token_is_revoked() {
             Value::Null,
         )
         .await;
-    watch.ended().await;
+    watch.read_to_end().await;
     scene.server.until_watched(0).await;
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 401);
 }
@@ -212,11 +219,14 @@ async fn upgraded_connections_are_passed_on_until_the_permission_is_revoked() {
         );
         exec.write(b"echo this").await;
         exec.until("echo this").await;
-        let got = scene.server.got();
-        assert_eq!(got.last().unwrap().values("impersonate-user"), ["plain.alice"]);
+        let requests = scene.server.requests();
+        assert_eq!(
+            requests.last().unwrap().values("impersonate-user"),
+            ["plain.alice"]
+        );
         if protocol == "websocket" {
             scene.admin("DELETE", "/v1/users/plain:alice", Value::Null).await;
-            exec.ended().await;
+            exec.read_to_end().await;
         }
     }
 }

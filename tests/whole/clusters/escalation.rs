@@ -9,7 +9,7 @@ use super::scene::{ClustersScene, PODS, SERVICE_ACCOUNT};
 async fn no_header_changes_the_user_of_a_request() {
     let scene = ClustersScene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
-    let attempts = [
+    let header_attempts = [
         "Impersonate-User: system:admin\r\n",
         "IMPERSONATE-GROUP: system:masters\r\n",
         "impersonate-group: a\r\nImpersonate-Group: system:masters\r\n",
@@ -24,13 +24,13 @@ async fn no_header_changes_the_user_of_a_request() {
         "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n",
         "X-BCS-User-Token: other\r\nCookie: session=other\r\n",
     ];
-    for lines in attempts {
+    for lines in header_attempts {
         let mut wire = scene.send_raw("GET", "/version", lines).await;
         let head = wire.until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 404"), "{lines}: {head}");
-        let got = scene.server.got();
-        let last = got.last().unwrap();
-        let who: Vec<_> = last
+        let requests = scene.server.requests();
+        let last_request = requests.last().unwrap();
+        let identity_headers: Vec<_> = last_request
             .headers
             .iter()
             .filter(|(name, _)| {
@@ -49,17 +49,17 @@ async fn no_header_changes_the_user_of_a_request() {
             })
             .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
             .collect();
-        let mut who: Vec<_> = who.iter().map(String::as_str).collect();
-        who.sort_unstable();
+        let mut sorted_headers: Vec<_> = identity_headers.iter().map(String::as_str).collect();
+        sorted_headers.sort_unstable();
         let expected = [
             "authorization: Bearer service-account-1",
             "impersonate-group: admittance:edit",
             "impersonate-group: admittance:view",
             "impersonate-user: plain.alice",
         ];
-        assert_eq!(who, expected, "{lines}");
+        assert_eq!(sorted_headers, expected, "{lines}");
     }
-    assert_eq!(scene.server.got().len(), attempts.len());
+    assert_eq!(scene.server.requests().len(), header_attempts.len());
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn requests_need_a_token_with_permission_for_the_cluster_in_their_path() {
     let register = format!("Bearer {}", scene.register_token);
     let other = scene.cluster("other", "plain:bob").await;
     let exec = format!("{PODS}/a/exec?command=sh");
-    for (who, method, path, expected) in [
+    for (authorization, method, path, expected) in [
         ("", Method::GET, "/version", 401),
         ("Bearer ", Method::GET, "/version", 401),
         ("Bearer wrong", Method::GET, "/version", 401),
@@ -94,10 +94,18 @@ async fn requests_need_a_token_with_permission_for_the_cluster_in_their_path() {
         (&viewer, Method::GET, "/api/v1/nodes/n/proxy/run", 403),
     ] {
         let reply = scene
-            .send_with(method.clone(), path, &[("authorization", who)], Value::Null)
+            .send_with(
+                method.clone(),
+                path,
+                &[("authorization", authorization)],
+                Value::Null,
+            )
             .await;
         let status = reply.json().unwrap();
-        assert_eq!(reply.status, expected, "{who} {method} {path}: {status}");
+        assert_eq!(
+            reply.status, expected,
+            "{authorization} {method} {path}: {status}"
+        );
         assert_eq!(
             (&status["kind"], &status["code"]),
             (&json!("Status"), &json!(expected)),
@@ -124,21 +132,21 @@ async fn requests_need_a_token_with_permission_for_the_cluster_in_their_path() {
         let head = wire.until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 400"), "{path}: {head}");
     }
-    let all = scene.server.got();
-    assert_eq!(all.len(), 1, "{all:?}");
+    let requests = scene.server.requests();
+    assert_eq!(requests.len(), 1, "{requests:?}");
 }
 
 #[tokio::test]
 async fn register_tokens_cannot_be_guessed() {
     let mut scene = ClustersScene::start(false).await;
-    let right = scene.register_token.clone();
-    for wrong in [
+    let register_token = scene.register_token.clone();
+    for invalid_token in [
         String::new(),
-        right[1..].to_owned(),
-        format!("{right}x"),
+        register_token[1..].to_owned(),
+        format!("{register_token}x"),
         scene.alice.clone(),
     ] {
-        scene.register_token = wrong;
+        scene.register_token = invalid_token;
         let reply = scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
         assert!(
             ["RTOKEN", "VALIDATION_ERROR"]
@@ -161,6 +169,6 @@ async fn register_tokens_cannot_be_guessed() {
         let head = wire.until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 4"), "{token}: {head}");
     }
-    scene.register_token = right;
+    scene.register_token = register_token;
     assert_eq!(scene.report(&[&scene.server], SERVICE_ACCOUNT).await.status, 200);
 }

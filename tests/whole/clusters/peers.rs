@@ -13,21 +13,21 @@ use super::{
 use crate::mesos::zookeeper::ZooKeeperNode;
 
 /// Waits until a gateway and this many other gateways have tunnels to each other.
-async fn until_linked(gateway: &Admittance, others: usize) {
-    let linked = gateway.until_status("gateways know one another", |status| {
+async fn until_linked(gateway: &Admittance, peer_count: usize) {
+    let wait = gateway.until_status("gateways know one another", |status| {
         let peers = &status["gateway"]["peers"];
         let gateways = peers["gateways"].as_array().unwrap();
-        gateways.len() == others
+        gateways.len() == peer_count
             && gateways.iter().all(|gateway| gateway["problem"].is_null())
-            && peers["accepted"] == others
+            && peers["accepted"] == peer_count
     });
-    linked.await.unwrap();
+    wait.await.unwrap();
 }
 
 #[tokio::test]
 async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
-    let place = ZooKeeperNode::shared("peers").await;
-    let scene = ClustersScene::with_peers(&place.config()).await;
+    let zookeeper = ZooKeeperNode::shared("peers").await;
+    let scene = ClustersScene::with_peers(&zookeeper.config()).await;
     let mut another = scene.another_gateway(([127, 0, 0, 1], 0).into(), SECRET).await;
     // The two gateways connect to each other: `scene.gateway` with verified TLS, and `another` without TLS.
     until_linked(&scene.gateway, 1).await;
@@ -36,28 +36,28 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     scene.until_reached().await;
 
     // Only the first gateway runs chains and replaces the user's identity.
-    let created = scene
+    let create_reply = scene
         .send(
             Method::POST,
             PODS,
             pod("a", "nginx:1", json!({"sidecar": "true"})),
         )
         .await;
-    assert_eq!(created.status, 200, "{}", created.text());
+    assert_eq!(create_reply.status, 200, "{}", create_reply.text());
     let stored = scene.server.object(&format!("{PODS}/a")).unwrap();
     assert_eq!(
         stored["spec"]["containers"].as_array().unwrap().len(),
         2,
         "{stored}"
     );
-    let got = scene.server.got();
-    let last = got.last().unwrap();
-    assert_eq!(last.values("impersonate-user"), ["plain.alice"]);
+    let requests = scene.server.requests();
+    let last_request = requests.last().unwrap();
+    assert_eq!(last_request.values("impersonate-user"), ["plain.alice"]);
     assert_eq!(
-        last.values("impersonate-group"),
+        last_request.values("impersonate-group"),
         ["admittance:view", "admittance:edit"]
     );
-    assert_eq!(last.values("x-forwarded-for").len(), 1);
+    assert_eq!(last_request.values("x-forwarded-for").len(), 1);
     let refused = scene
         .send(Method::POST, PODS, pod("b", "nginx:latest", json!({})))
         .await;
@@ -78,14 +78,14 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     let mut large = pod("c", "nginx:1", json!({}));
     large["metadata"]["annotations"] = json!({"large": "x".repeat(3 << 20)});
     assert_eq!(scene.send(Method::POST, PODS, large.clone()).await.status, 200);
-    let read = scene.send(Method::GET, &format!("{PODS}/c"), Value::Null).await;
-    assert_eq!(read.json().unwrap(), large);
+    let get_reply = scene.send(Method::GET, &format!("{PODS}/c"), Value::Null).await;
+    assert_eq!(get_reply.json().unwrap(), large);
     watch.until(r#""name":"c""#).await;
 
     let address = another.tls_url("").rsplit(':').next().unwrap().parse().unwrap();
     another.kill().await.unwrap();
-    watch.ended().await;
-    exec.ended().await;
+    watch.read_to_end().await;
+    exec.read_to_end().await;
     let reply = scene.send(Method::GET, "/version", Value::Null).await;
     assert!(reply.status.is_server_error(), "{}", reply.text());
     assert_eq!(reply.json().unwrap()["kind"], "Status");
@@ -109,32 +109,34 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
         .put(&format!("{PODS}/d"), pod("d", "nginx:1", json!({})));
     watch.until(r#""name":"d""#).await;
     drop(watch);
-    another.ended().await.unwrap();
+    another.wait_for_end().await.unwrap();
     drop(agent);
 }
 
 #[tokio::test]
 async fn a_gateway_without_the_shared_secret_is_refused_by_other_gateways() {
-    let place = ZooKeeperNode::shared("strangers").await;
-    let scene = ClustersScene::with_peers(&place.config()).await;
-    let stranger = "a secret that is long enough, but not theirs";
-    let another = scene.another_gateway(([127, 0, 0, 1], 0).into(), stranger).await;
+    let zookeeper = ZooKeeperNode::shared("strangers").await;
+    let scene = ClustersScene::with_peers(&zookeeper.config()).await;
+    let other_secret = "a secret that is long enough, but not theirs";
+    let another = scene
+        .another_gateway(([127, 0, 0, 1], 0).into(), other_secret)
+        .await;
     for gateway in [&scene.gateway, &another] {
-        let refused = gateway.until_status("the other gateway refuses it", |status| {
+        let wait = gateway.until_status("the other gateway refuses it", |status| {
             let peers = &status["gateway"]["peers"];
             let problem = peers["gateways"][0]["problem"].as_str().unwrap_or_default();
             problem.contains("401") && problem.contains("does not know the secret") && peers["accepted"] == 0
         });
-        refused.await.unwrap();
+        wait.await.unwrap();
     }
     let log = format!("{:?}{:?}", scene.gateway.log(), another.log());
-    assert!(!log.contains(stranger) && !log.contains(SECRET));
+    assert!(!log.contains(other_secret) && !log.contains(SECRET));
 }
 
 #[tokio::test]
 async fn a_replayed_request_opens_no_tunnel_between_gateways() {
-    let place = ZooKeeperNode::shared("recorded").await;
-    let scene = ClustersScene::with_peers(&place.config()).await;
+    let zookeeper = ZooKeeperNode::shared("recorded").await;
+    let scene = ClustersScene::with_peers(&zookeeper.config()).await;
     // The request below opens a tunnel between two gateways. It is signed with the gateways' secret, and an attacker
     // may have recorded it.
     let (id, key) = ("recorded", "AAAAAAAAAAAAAAAAAAAAAA==");
@@ -160,10 +162,10 @@ async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     let (mut wire, challenge) = open().await;
     let recorded = answer(&challenge);
     wire.write(&text_message(&recorded)).await;
-    let opened = scene.gateway.when_logged("the tunnel", |line| {
+    let wait = scene.gateway.when_logged("the tunnel", |line| {
         line.message() == "another gateway has opened a tunnel"
     });
-    opened.await.unwrap();
+    wait.await.unwrap();
     drop(wire);
 
     // On each connection, the gateway sends another challenge. The recorded message answers the challenge of the old
@@ -171,7 +173,7 @@ async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     let (mut again, another) = open().await;
     assert_ne!(another, challenge);
     again.write(&text_message(&recorded)).await;
-    again.ended().await;
+    again.read_to_end().await;
     let refused = scene.gateway.when_logged("the refusal", |line| {
         line.message() == "a gateway has opened a tunnel, but does not prove that it knows the secret"
     });

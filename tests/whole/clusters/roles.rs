@@ -44,17 +44,17 @@ async fn until_bound(scene: &ClustersScene, expected: &[(&str, &str, &str)]) {
         .iter()
         .map(|(namespace, user, role)| ((*namespace).to_owned(), (*user).to_owned(), (*role).to_owned()))
         .collect();
-    let reached = async {
+    let wait = async {
         loop {
-            let mut found = bindings(scene);
-            found.sort();
-            if found == expected {
+            let mut bound_roles = bindings(scene);
+            bound_roles.sort();
+            if bound_roles == expected {
                 return;
             }
             tokio::time::sleep(POLL).await;
         }
     };
-    if tokio::time::timeout(NEVER, reached).await.is_err() {
+    if tokio::time::timeout(NEVER, wait).await.is_err() {
         panic!("{:?} instead of {expected:?}", bindings(scene));
     }
 }
@@ -95,9 +95,9 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
     .await;
     let applied = scene
         .server
-        .got()
+        .requests()
         .into_iter()
-        .find(|got| got.method == Method::PATCH && got.uri.path().contains("/namespaces/n/"))
+        .find(|request| request.method == Method::PATCH && request.uri.path().contains("/namespaces/n/"))
         .unwrap();
     assert!(
         applied
@@ -115,13 +115,13 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
     // Bob has no permission at the gateway and no group. His access comes from a role in the file.
     let authorization = format!("Bearer {bob}");
     let headers = [("authorization", &*authorization)];
-    let reached = scene
+    let reply = scene
         .send_with(Method::GET, "/version", &headers, Value::Null)
         .await;
-    assert_eq!(reached.status, 404, "{}", reached.text());
-    let got = scene.server.got().pop().unwrap();
-    assert_eq!(got.values("impersonate-user"), ["plain.bob"]);
-    assert!(got.values("impersonate-group").is_empty());
+    assert_eq!(reply.status, 404, "{}", reply.text());
+    let request = scene.server.requests().pop().unwrap();
+    assert_eq!(request.values("impersonate-user"), ["plain.bob"]);
+    assert!(request.values("impersonate-group").is_empty());
 
     let roles = "roles: [ { user: alice, cluster: plain-dev, roles: [workloads-view] } ]\n";
     fs::write(scene.directory.path().join("roles.yaml"), roles).unwrap();
@@ -130,10 +130,10 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
         &[("", "plain.alice", "admittance:workloads-view"), foreign],
     )
     .await;
-    let denied = scene
+    let denied_reply = scene
         .send_with(Method::GET, "/version", &headers, Value::Null)
         .await;
-    assert_eq!(denied.json().unwrap()["code"], 404);
+    assert_eq!(denied_reply.json().unwrap()["code"], 404);
     scene.admin("DELETE", "/v1/users/alice", Value::Null).await;
     until_bound(&scene, &[foreign]).await;
 }
@@ -174,8 +174,8 @@ impl Authorization {
     /// Waits until the gateway acknowledges the message with this ID. Returns the IDs of the messages that the gateway
     /// has acknowledged before that.
     async fn until_acknowledged(&mut self, id: u32) -> Vec<u64> {
-        let mut before = Vec::new();
-        let acknowledged = async {
+        let mut acknowledged_ids = Vec::new();
+        let wait = async {
             loop {
                 let Message::Text(text) = self.socket.next().await.unwrap().unwrap() else {
                     continue;
@@ -188,11 +188,11 @@ impl Authorization {
                 if ack["data_id"] == id {
                     return;
                 }
-                before.extend(ack["data_id"].as_u64());
+                acknowledged_ids.extend(ack["data_id"].as_u64());
             }
         };
-        tokio::time::timeout(NEVER, acknowledged).await.unwrap();
-        before
+        tokio::time::timeout(NEVER, wait).await.unwrap();
+        acknowledged_ids
     }
 }
 
@@ -244,14 +244,14 @@ async fn roles_from_an_authorization_system_become_role_bindings() {
     system
         .send("data", 5, &policy("add", "alice", "services-view", Some("n")))
         .await;
-    let early = tokio::time::timeout(POLL * 5, system.socket.next()).await;
+    let early_acknowledgement = tokio::time::timeout(POLL * 5, system.socket.next()).await;
     assert!(
-        matches!(early, Err(_) | Ok(Some(Ok(Message::Ping(_))))),
-        "{early:?}"
+        matches!(early_acknowledgement, Err(_) | Ok(Some(Ok(Message::Ping(_))))),
+        "{early_acknowledgement:?}"
     );
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
-    let before = system.until_acknowledged(5).await;
-    assert_eq!(before, [2]);
+    let acknowledged_ids = system.until_acknowledged(5).await;
+    assert_eq!(acknowledged_ids, [2]);
     let view = ("", "plain.alice", "admittance:workloads-view");
     until_bound(&scene, &[view, ("n", "plain.alice", "admittance:services-view")]).await;
 

@@ -109,16 +109,16 @@ impl ClustersScene {
         Self::configured(true, "[]", Some(ensemble), "", &[]).await
     }
 
-    /// Starts a scene with `more` appended to the gateway's configuration, and with these files in its directory.
-    pub(super) async fn with(more: &str, files: &[(&str, &str)]) -> Self {
-        Self::configured(false, "[127.0.0.0/8]", None, more, files).await
+    /// Starts a scene with `additions` appended to the gateway's configuration, and with these files in its directory.
+    pub(super) async fn with(additions: &str, files: &[(&str, &str)]) -> Self {
+        Self::configured(false, "[127.0.0.0/8]", None, additions, files).await
     }
 
     async fn configured(
         has_chains: bool,
         local_servers: &str,
         ensemble: Option<&str>,
-        more: &str,
+        additions: &str,
         files: &[(&str, &str)],
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -129,8 +129,9 @@ impl ClustersScene {
         if let Some(ensemble) = ensemble {
             let certificates = directory.path().join("certs");
             let arguments = ["certs", "--host", "localhost", "--out"].map(Into::into);
-            let made = Admittance::run(arguments.into_iter().chain([certificates.into_os_string()])).await;
-            assert_eq!(made.unwrap().code, Some(0));
+            let certs_output =
+                Admittance::run(arguments.into_iter().chain([certificates.into_os_string()])).await;
+            assert_eq!(certs_output.unwrap().code, Some(0));
             secret(&directory, "peers.secret", SECRET);
             top = format!("zookeeper: {{ service: {ensemble} }}\nregistration: {{}}\n");
             peers =
@@ -146,7 +147,7 @@ impl ClustersScene {
             "{top}{definitions}dialect:
   gateway:
     accounts: {{ sqlite: accounts.db, localServers: {local_servers} }}
-{peers}{more}"
+{peers}{additions}"
         );
         let config = write(&directory, "admittance.yaml", config);
         let gateway = Serve::new(config).unwrap().store(store()).start().await.unwrap();
@@ -193,11 +194,11 @@ impl ClustersScene {
         let address = self.gateway_address();
         self.gateway.kill().await.unwrap();
         let config = self.directory.path().join("admittance.yaml");
-        let again = Serve::new(config)
+        let serve = Serve::new(config)
             .unwrap()
             .listen(address.parse().unwrap())
             .store(store());
-        self.gateway = again.start().await.unwrap();
+        self.gateway = serve.start().await.unwrap();
         self.until_read().await;
     }
 
@@ -213,9 +214,9 @@ impl ClustersScene {
         reply.json().unwrap()
     }
 
-    pub(super) async fn user(&self, name: &str, more: Value) -> String {
+    pub(super) async fn user(&self, name: &str, fields: Value) -> String {
         let mut user = json!({"name": name});
-        json_patch::merge(&mut user, &more);
+        json_patch::merge(&mut user, &fields);
         self.admin("POST", "/v1/users", user).await;
         let path = format!("/v1/users/{name}/tokens");
         let token = self.admin("POST", &path, json!({"expiresIn": 3600})).await;
@@ -335,7 +336,7 @@ impl ClustersScene {
     }
 
     pub(super) async fn until_reached(&self) {
-        let reached = async {
+        let wait = async {
             while self
                 .send(Method::GET, "/version", Value::Null)
                 .await
@@ -345,7 +346,7 @@ impl ClustersScene {
                 tokio::time::sleep(admittance_tests::POLL).await;
             }
         };
-        tokio::time::timeout(NEVER, reached).await.unwrap();
+        tokio::time::timeout(NEVER, wait).await.unwrap();
     }
 }
 

@@ -26,8 +26,8 @@ async fn requests_watches_and_upgrades_go_through_the_tunnel() {
     let mut object = pod("a", "nginx:1", json!({}));
     object["metadata"]["annotations"] = large;
     assert_eq!(scene.send(Method::POST, PODS, object.clone()).await.status, 200);
-    let read = scene.send(Method::GET, &format!("{PODS}/a"), Value::Null).await;
-    assert_eq!(read.json().unwrap(), object);
+    let reply = scene.send(Method::GET, &format!("{PODS}/a"), Value::Null).await;
+    assert_eq!(reply.json().unwrap(), object);
 
     let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
@@ -57,7 +57,7 @@ async fn an_agent_logs_why_its_report_is_refused() {
     let mut command = scene.agent_command(&scene.gateway.url(""));
     let mut agent = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(agent.stderr.take().unwrap()).lines();
-    let refused = async {
+    let wait = async {
         loop {
             let line = lines.next_line().await.unwrap().unwrap();
             assert!(!line.contains("has the cluster's credentials"), "{line}");
@@ -66,7 +66,7 @@ async fn an_agent_logs_why_its_report_is_refused() {
             }
         }
     };
-    let line = tokio::time::timeout(NEVER, refused).await.unwrap();
+    let line = tokio::time::timeout(NEVER, wait).await.unwrap();
     // Like bcs-api, the gateway replies with the status 200 to a report that it refuses. The reason is in the body.
     assert!(line.contains("200 OK") && line.contains("localServers"), "{line}");
     // The gateway has refused the addresses that the agent reported, but the agent's tunnel is open, and requests go
@@ -105,8 +105,19 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
 
     scene.until_reached().await;
-    assert!(other.got().iter().any(|got| got.uri.path() == "/version"));
-    assert!(!scene.server.got().iter().any(|got| got.uri.path() == "/version"));
+    assert!(
+        other
+            .requests()
+            .iter()
+            .any(|request| request.uri.path() == "/version")
+    );
+    assert!(
+        !scene
+            .server
+            .requests()
+            .iter()
+            .any(|request| request.uri.path() == "/version")
+    );
     let client = Client::new().unwrap();
     let get = async |path: &str| client.get(&format!("http://{address}{path}")).await.unwrap();
     assert_eq!(get("/healthz").await.status, 200);
@@ -115,13 +126,18 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
     assert!(metrics.contains("\nadmittance_agent_reported 1\n"), "{metrics}");
 
     list(&scene.server);
-    let moved = async {
-        while !scene.server.got().iter().any(|got| got.uri.path() == "/version") {
+    let wait = async {
+        while !scene
+            .server
+            .requests()
+            .iter()
+            .any(|request| request.uri.path() == "/version")
+        {
             scene.send(Method::GET, "/version", Value::Null).await;
             tokio::time::sleep(POLL).await;
         }
     };
-    tokio::time::timeout(NEVER, moved).await.unwrap();
+    tokio::time::timeout(NEVER, wait).await.unwrap();
 }
 
 #[tokio::test]
@@ -133,7 +149,7 @@ async fn a_tunnel_is_reopened_after_its_agent_or_gateway_is_killed() {
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
     agent.kill().await;
-    watch.ended().await;
+    watch.read_to_end().await;
 
     let agent = scene.agent().await;
     scene.until_reached().await;
@@ -147,7 +163,7 @@ async fn a_tunnel_is_reopened_after_its_agent_or_gateway_is_killed() {
     scene
         .admin("DELETE", "/v1/clusters/plain-dev/register-token", Value::Null)
         .await;
-    watch.ended().await;
+    watch.read_to_end().await;
     drop(agent);
 }
 
@@ -167,8 +183,8 @@ async fn a_client_that_reads_slowly_delays_no_other_client_of_a_tunnel() {
         let reply = tokio::time::timeout(NEVER, scene.send(Method::GET, "/version", Value::Null)).await;
         assert_eq!(reply.unwrap().status, 404);
     }
-    let whole = slow.ended().await;
-    assert!(whole.len() > 12 << 20, "{}", whole.len());
+    let slow_reply = slow.read_to_end().await;
+    assert!(slow_reply.len() > 12 << 20, "{}", slow_reply.len());
     drop(agent);
 }
 
@@ -180,36 +196,36 @@ fn flood(scene: &ClustersScene, reply: EndlessReply) -> TunnelFlood {
         register_token: scene.register_token.clone(),
         empty_frames: 8,
         reply,
-        sent: std::sync::Arc::default(),
+        sent_byte_count: std::sync::Arc::default(),
     }
 }
 
 /// Runs an agent that floods its tunnel, and waits until the gateway has this tunnel.
 async fn open_flood(scene: &mut ClustersScene, flood: &TunnelFlood) -> JoinHandle<Result<(), Error>> {
     let flood = flood.clone();
-    let flooding = tokio::spawn(async move { flood.run().await });
-    let opened = scene.gateway.until_logged("the tunnel", |line| {
+    let flood_task = tokio::spawn(async move { flood.run().await });
+    let wait = scene.gateway.until_logged("the tunnel", |line| {
         line.message().contains("agent of a cluster has opened a tunnel")
     });
-    opened.await.unwrap();
-    flooding
+    wait.await.unwrap();
+    flood_task
 }
 
 #[tokio::test]
 async fn informational_responses_through_a_tunnel_are_limited() {
     let mut scene = ClustersScene::behind_a_tunnel().await;
     let flood = flood(&scene, EndlessReply::Informational);
-    let flooding = open_flood(&mut scene, &flood).await;
+    let flood_task = open_flood(&mut scene, &flood).await;
     let pod = format!("{PODS}/a");
-    let reply = scene.send(Method::GET, &pod, Value::Null);
-    let reply = tokio::time::timeout(NEVER, reply).await.unwrap();
+    let request = scene.send(Method::GET, &pod, Value::Null);
+    let reply = tokio::time::timeout(NEVER, request).await.unwrap();
     let text = reply.text();
     assert_eq!(
         (reply.status.as_u16(), text.contains("informational responses")),
         (502, true),
         "{text}"
     );
-    assert!(!flooding.is_finished(), "the tunnel stays open");
+    assert!(!flood_task.is_finished(), "the tunnel stays open");
 }
 
 #[tokio::test]
@@ -217,31 +233,32 @@ async fn an_agent_that_ignores_flow_control_takes_a_bounded_amount_of_memory() {
     const MIB: u64 = 1 << 20;
     let mut scene = ClustersScene::behind_a_tunnel().await;
     let flood = flood(&scene, EndlessReply::Body);
-    let flooding = open_flood(&mut scene, &flood).await;
-    let before = scene.gateway.resident_memory().unwrap();
+    let flood_task = open_flood(&mut scene, &flood).await;
+    let initial_memory = scene.gateway.resident_memory().unwrap();
     let mut unread = Vec::new();
     for _ in 0..64 {
         let path = format!("{}{PODS}", scene.prefix);
         unread.push(flood.watch(&path, &scene.alice).await.unwrap());
     }
-    let ended = || {
+    let ended_count = || {
         let log = scene.gateway.log();
-        let ended = |line: &&ProgramLogLine| line.message().contains("a connection in a tunnel is ended");
-        log.iter().filter(ended).count()
+        let reports_end =
+            |line: &&ProgramLogLine| line.message().contains("a connection in a tunnel is ended");
+        log.iter().filter(reports_end).count()
     };
-    let mut most = before;
-    let sending = async {
+    let mut peak_memory = initial_memory;
+    let wait = async {
         // The agent sends up to 400 MiB. A gateway without a limit would keep all of it in memory.
-        while ended() < 20 && flood.sent.load(Ordering::Relaxed) < 400 * MIB {
-            most = most.max(scene.gateway.resident_memory().unwrap());
+        while ended_count() < 20 && flood.sent_byte_count.load(Ordering::Relaxed) < 400 * MIB {
+            peak_memory = peak_memory.max(scene.gateway.resident_memory().unwrap());
             tokio::time::sleep(10 * POLL).await;
         }
     };
-    tokio::time::timeout(NEVER, sending).await.unwrap();
-    let more = (most - before) / MIB;
-    assert!(more < 160, "{more} MiB are held of what nobody reads");
+    tokio::time::timeout(NEVER, wait).await.unwrap();
+    let growth = (peak_memory - initial_memory) / MIB;
+    assert!(growth < 160, "{growth} MiB are held of what nobody reads");
     assert!(
-        ended() > 0 && !flooding.is_finished(),
+        ended_count() > 0 && !flood_task.is_finished(),
         "only slow readers are ended"
     );
 }
@@ -264,9 +281,9 @@ async fn an_agent_may_report_a_limited_number_of_addresses() {
     );
     let head = format!("GET /bcsapi/v1/websocket/connect HTTP/1.1\r\nHost: gateway\r\n{lines}\r\n");
     let mut wire = WireClient::open(&scene.gateway_address(), &head).await;
-    let refused = wire.until("allowed").await;
+    let reply = wire.until("allowed").await;
     assert!(
-        refused.starts_with("HTTP/1.1 400") && refused.contains("at most 2048"),
-        "{refused}"
+        reply.starts_with("HTTP/1.1 400") && reply.contains("at most 2048"),
+        "{reply}"
     );
 }

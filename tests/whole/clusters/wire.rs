@@ -7,7 +7,7 @@ use tokio::{
 /// A client connection on which a test can read a reply piece by piece while it arrives.
 pub(super) struct WireClient {
     stream: TcpStream,
-    read: Vec<u8>,
+    received_bytes: Vec<u8>,
 }
 
 impl WireClient {
@@ -16,7 +16,7 @@ impl WireClient {
         stream.write_all(head.as_bytes()).await.unwrap();
         Self {
             stream,
-            read: Vec::new(),
+            received_bytes: Vec::new(),
         }
     }
 
@@ -28,16 +28,19 @@ impl WireClient {
     pub(super) async fn until(&mut self, text: &str) -> String {
         let reading = async {
             loop {
-                let read = String::from_utf8_lossy(&self.read).into_owned();
-                if let Some(at) = read.find(text) {
-                    let (found, rest) = read.split_at(at + text.len());
-                    self.read = rest.as_bytes().to_vec();
-                    return found.to_owned();
+                let received_text = String::from_utf8_lossy(&self.received_bytes).into_owned();
+                if let Some(position) = received_text.find(text) {
+                    let (prefix, rest) = received_text.split_at(position + text.len());
+                    self.received_bytes = rest.as_bytes().to_vec();
+                    return prefix.to_owned();
                 }
                 let mut buffer = [0; 65536];
                 let length = self.stream.read(&mut buffer).await.unwrap();
-                assert!(length > 0, "the connection ended after {read:?}, before {text:?}");
-                self.read.extend_from_slice(&buffer[..length]);
+                assert!(
+                    length > 0,
+                    "the connection ended after {received_text:?}, before {text:?}"
+                );
+                self.received_bytes.extend_from_slice(&buffer[..length]);
             }
         };
         tokio::time::timeout(NEVER, reading)
@@ -45,10 +48,10 @@ impl WireClient {
             .unwrap_or_else(|_| panic!("{text:?} does not arrive"))
     }
 
-    pub(super) async fn ended(&mut self) -> Vec<u8> {
-        let reading = self.stream.read_to_end(&mut self.read);
+    pub(super) async fn read_to_end(&mut self) -> Vec<u8> {
+        let reading = self.stream.read_to_end(&mut self.received_bytes);
         // The connection has ended even if reading fails, such as after a reset. So the result is ignored.
         let _ = tokio::time::timeout(NEVER, reading).await.unwrap();
-        std::mem::take(&mut self.read)
+        std::mem::take(&mut self.received_bytes)
     }
 }

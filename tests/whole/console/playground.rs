@@ -328,7 +328,7 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
     browser.only_failed_with("422").await;
     browser.end(&origin).await;
     program.terminate().unwrap();
-    program.ended().await.unwrap();
+    program.wait_for_end().await.unwrap();
 }
 
 #[tokio::test]
@@ -391,10 +391,10 @@ async fn an_editor_colours_its_text_and_marks_only_lines_that_exist() {
     browser.open(&page).await;
     let text = "# why\nkind: Pod\nspec:\n  - name: \"a#b\"\n    replicas: 3\n    ready: true\n";
     browser.edit("object", text).await;
-    let shown =
+    let script =
         "return document.querySelector('#object').parentElement.querySelector('.colours').textContent";
     assert_eq!(
-        browser.evaluate::<String>(shown, Vec::new()).await,
+        browser.evaluate::<String>(script, Vec::new()).await,
         format!("{text}\n")
     );
     for (kind, expected) in [

@@ -19,7 +19,7 @@ const LARGEST_PAGE: u64 = 200_000;
 /// Fills the log with decisions, of which a tenth are denials.
 async fn fill(server: &Server) {
     let url = server.program.tls_url("/admit");
-    let sent = stream::iter(0..DECISIONS).map(|number| {
+    let requests = stream::iter(0..DECISIONS).map(|number| {
         let image = if number % 10 == 0 { "nginx" } else { "nginx:1.29" };
         let review = pod(
             &format!("u-{number}"),
@@ -29,7 +29,7 @@ async fn fill(server: &Server) {
         );
         server.client.send(request(&url, &review))
     });
-    let replies: Vec<_> = sent.buffer_unordered(32).collect().await;
+    let replies: Vec<_> = requests.buffer_unordered(32).collect().await;
     assert!(replies.iter().all(|reply| reply.as_ref().unwrap().status == 200));
 }
 
@@ -77,20 +77,20 @@ async fn console_pages_stay_small_with_a_full_decision_log() {
     );
 
     browser.open(&url("/live?verdict=denied")).await;
-    let mut pages = 0;
-    let mut seen = BTreeSet::new();
+    let mut page_count = 0;
+    let mut objects = BTreeSet::new();
     loop {
         let rows = browser.texts("table.live td[data-label=Object]").await;
         assert_eq!(rows.len(), 100);
-        seen.extend(rows);
-        pages += 1;
+        objects.extend(rows);
+        page_count += 1;
         let script = "return [...document.links].find((link) => link.textContent === 'Older')?.href ?? null";
         let Some(older) = browser.evaluate::<Option<String>>(script, Vec::new()).await else {
             break;
         };
         browser.open(&older).await;
     }
-    assert_eq!((pages, seen.len()), (DECISIONS / 1000, DECISIONS / 10));
+    assert_eq!((page_count, objects.len()), (DECISIONS / 1000, DECISIONS / 10));
 
     // While new decisions arrive, the open page removes old rows, so that it does not grow.
     browser.open(&url("/live")).await;

@@ -94,9 +94,12 @@ async fn screenshots_of_the_manual_are_current() {
             browser.find_with("#outcome h2", "changed").await;
         }
         browser.replace_texts(&neutral).await;
-        let shown = browser.text().await;
+        let page_text = browser.text().await;
         for private in [env::temp_dir(), repository()] {
-            assert!(!shown.contains(private.to_str().unwrap()), "{name}: {shown}");
+            assert!(
+                !page_text.contains(private.to_str().unwrap()),
+                "{name}: {page_text}"
+            );
         }
         browser.picture(&format!("manual-{name}")).await;
     }

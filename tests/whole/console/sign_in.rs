@@ -58,8 +58,8 @@ async fn users_sign_in_to_the_console_with_a_token() {
     let url = |path: &str| server.program.admin_url(path);
     server.three_pods().await;
 
-    let wanted = url("/live?verdict=denied");
-    browser.open(&wanted).await;
+    let live_url = url("/live?verdict=denied");
+    browser.open(&live_url).await;
     browser.find_with("h1", "Sign in").await;
     browser.picture("sign-in").await;
     sign_in(&browser, "a-token-that-nobody-has").await;
@@ -67,7 +67,7 @@ async fn users_sign_in_to_the_console_with_a_token() {
     browser.picture("sign-in-unknown").await;
     sign_in(&browser, READER).await;
     browser.find_with("table.live", "shop/cart").await;
-    assert_eq!(browser.address().await, wanted);
+    assert_eq!(browser.address().await, live_url);
     browser.find_with(".account", "token board, Read").await;
     let cookies: String = browser.evaluate("return document.cookie", Vec::new()).await;
     assert_eq!(cookies, "");

@@ -144,10 +144,10 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     browser.click("button", "Promote").await;
     browser.find_with("h1", "Chain images").await;
     assert_eq!(browser.all("section.candidate").await.len(), 0);
-    let written = fs::read_to_string(server.directory.path().join("chains/images.yaml")).unwrap();
+    let chain_text = fs::read_to_string(server.directory.path().join("chains/images.yaml")).unwrap();
     assert!(
-        written.contains("other.example.com") && !written.contains("candidate"),
-        "{written}"
+        chain_text.contains("other.example.com") && !chain_text.contains("candidate"),
+        "{chain_text}"
     );
     let review = pod("after", "shop", "web", "nginx:1.29");
     let answer = server.review("/admit", &review).await;
@@ -241,8 +241,8 @@ async fn an_emptied_file_is_reported_and_its_chain_stays_live() {
     let server = server(CONFIG).await;
     let origin = server.program.admin_url("");
     let file = server.directory.path().join("chains/owners.yaml");
-    for lost in ["", "kind: AdmissionChain\nmetadata: {"] {
-        fs::write(&file, lost).unwrap();
+    for broken_text in ["", "kind: AdmissionChain\nmetadata: {"] {
+        fs::write(&file, broken_text).unwrap();
         let is_reported = |status: &serde_json::Value| !status["problem"].is_null();
         server
             .program

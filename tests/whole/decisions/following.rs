@@ -117,5 +117,5 @@ async fn a_slow_client_gets_the_number_of_missed_decisions_and_delays_no_other_c
     let data = slow.until("data").await;
     let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
     assert!(data["missed"].as_u64().unwrap() > 0);
-    assert_eq!(scene.listed(&[]).await.len(), 10);
+    assert_eq!(scene.list_uids(&[]).await.len(), 10);
 }

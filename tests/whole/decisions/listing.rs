@@ -20,7 +20,7 @@ async fn decisions_are_listed_and_explained() {
         (&["--since", "1h", "--limit", "1"], vec!["bad"]),
         (&["--since", "2100-01-01T00:00:00Z"], vec![]),
     ] {
-        assert_eq!(scene.listed(arguments).await, expected, "{arguments:?}");
+        assert_eq!(scene.list_uids(arguments).await, expected, "{arguments:?}");
     }
     let text = scene.stdout_of(&["decisions"]).await;
     let lines: Vec<_> = text.lines().collect();
@@ -150,8 +150,8 @@ async fn decisions_contain_no_secrets() {
     assert!(!explained.to_string().contains("aHVudGVyMg"), "{explained}");
     let replay = scene.run_command(&["explain", "secret", "--replay"]).await;
     assert!(replay.stderr.contains("cannot be replayed"), "{}", replay.stderr);
-    let written = until_lines(&scene.path("decisions.ndjson"), 1).await;
-    assert!(!written.contains("aHVudGVyMg"), "{written}");
+    let decision_lines = until_lines(&scene.path("decisions.ndjson"), 1).await;
+    assert!(!decision_lines.contains("aHVudGVyMg"), "{decision_lines}");
 }
 
 #[tokio::test]
@@ -161,8 +161,8 @@ async fn a_request_is_replayed_through_the_live_chains() {
     let same = scene.stdout_of(&["explain", "bad", "--replay"]).await;
     assert!(same.contains("the same by revision 1"), "{same}");
 
-    let relaxed = chains().replace("refuseLatest: true", "refuseLatest: false");
-    replace(&scene.path("chains.yaml"), relaxed).unwrap();
+    let relaxed_chains = chains().replace("refuseLatest: true", "refuseLatest: false");
+    replace(&scene.path("chains.yaml"), relaxed_chains).unwrap();
     let is_live = |status: &Value| status["revision"] == 2;
     scene.0.program.until_status("the change", is_live).await.unwrap();
     let different = scene.run_command(&["explain", "bad", "--replay"]).await;
@@ -170,7 +170,7 @@ async fn a_request_is_replayed_through_the_live_chains() {
     for expected in ["different by revision 2", "- denied (403)", "+ changed"] {
         assert!(different.stdout.contains(expected), "{}", different.stdout);
     }
-    assert_eq!(scene.listed(&[]).await, ["bad"]);
+    assert_eq!(scene.list_uids(&[]).await, ["bad"]);
     let metrics = scene.0.program.metrics().await.unwrap();
     assert_eq!(
         metrics.sum("admittance_requests_total", &[("decision", "changed")]),

@@ -89,7 +89,7 @@ impl DecisionsScene {
     }
 
     /// Returns the uids of the requests in the decisions that the command `decisions` prints.
-    pub(super) async fn listed(&self, arguments: &[&str]) -> Vec<String> {
+    pub(super) async fn list_uids(&self, arguments: &[&str]) -> Vec<String> {
         let list = self.json_of(&[&["decisions"], arguments].concat()).await;
         uids(list["decisions"].as_array().unwrap())
     }
@@ -148,8 +148,8 @@ impl EventClient {
         let mut line = String::new();
         loop {
             line.clear();
-            let read = self.0.read_line(&mut line).await.unwrap();
-            assert!(read > 0, "the stream ended before a line with {begin}");
+            let length = self.0.read_line(&mut line).await.unwrap();
+            assert!(length > 0, "the stream ended before a line with {begin}");
             if line.starts_with(begin) {
                 return line.trim_end().to_owned();
             }

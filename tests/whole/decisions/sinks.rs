@@ -24,7 +24,7 @@ async fn decisions_on_disk_survive_a_restart() {
     assert_eq!(scene.review(&unchanged).await.patch(), None);
     scene.create("good", "img:1").await;
     scene.create("bad", "img:latest").await;
-    assert_eq!(scene.listed(&[]).await, ["unchanged", "good", "bad"]);
+    assert_eq!(scene.list_uids(&[]).await, ["unchanged", "good", "bad"]);
     scene.0.program.terminate().unwrap();
     scene
         .0
@@ -46,12 +46,14 @@ async fn decisions_on_disk_survive_a_restart() {
     drop(program);
     let scene = DecisionsScene::start_in(directory, decisions).await;
     scene.create("new", "img:2").await;
-    assert_eq!(scene.listed(&[]).await, ["good", "bad", "new"]);
+    assert_eq!(scene.list_uids(&[]).await, ["good", "bad", "new"]);
     assert_eq!(
-        scene.listed(&["--verdict", "refused", "--chain", "pods"]).await,
+        scene
+            .list_uids(&["--verdict", "refused", "--chain", "pods"])
+            .await,
         ["bad"]
     );
-    assert_eq!(scene.listed(&["--limit", "2"]).await, ["bad", "new"]);
+    assert_eq!(scene.list_uids(&["--limit", "2"]).await, ["bad", "new"]);
     let explained = scene.json_of(&["explain", "good"]).await;
     assert_eq!(
         explained["decisions"][0]["result"]["metadata"]["annotations"]["well-behaved"],
@@ -84,24 +86,24 @@ async fn a_file_of_decisions_is_rotated_by_renaming_it() {
     assert_eq!((&line["uid"], &line["verdict"]), (&json!("b"), &json!("changed")));
     assert_eq!(fs::read_to_string(&rotated).unwrap().lines().count(), 1);
     let metrics = scene.0.program.metrics().await.unwrap();
-    let of_file = [("sink", "ndjson")];
+    let labels = [("sink", "ndjson")];
     assert_eq!(
-        metrics.sum("admittance_decisions_dropped_total", &of_file),
+        metrics.sum("admittance_decisions_dropped_total", &labels),
         Some(0.0)
     );
 }
 
 #[tokio::test]
 async fn decisions_are_sent_to_a_server_with_the_configured_token() {
-    let received = Arc::new(Mutex::new(Vec::<(String, String)>::new()));
-    let kept = received.clone();
+    let deliveries = Arc::new(Mutex::new(Vec::<(String, String)>::new()));
+    let sink_deliveries = deliveries.clone();
     let take = post(async move |headers: HeaderMap, body: Bytes| {
         let token = headers["authorization"].to_str().unwrap().to_owned();
         let text = String::from_utf8(body.to_vec()).unwrap();
-        let mut kept = kept.lock().unwrap();
-        kept.push((token, text));
+        let mut guard = sink_deliveries.lock().unwrap();
+        guard.push((token, text));
         // The sink's server replies to the first attempt with an error, so the program has to try again.
-        if kept.len() == 1 {
+        if guard.len() == 1 {
             http::StatusCode::SERVICE_UNAVAILABLE
         } else {
             http::StatusCode::OK
@@ -117,8 +119,8 @@ async fn decisions_are_sent_to_a_server_with_the_configured_token() {
     scene.create("a", "img:1").await;
     scene.create("b", "img:latest").await;
     let lines = loop {
-        let last = received.lock().unwrap().get(1).cloned();
-        if let Some((token, lines)) = last {
+        let second = deliveries.lock().unwrap().get(1).cloned();
+        if let Some((token, lines)) = second {
             assert_eq!(token, "Bearer reader-token-0123456789");
             break lines;
         }
@@ -139,10 +141,10 @@ async fn decisions_are_sent_to_a_server_with_the_configured_token() {
 async fn a_decision_database_that_cannot_be_opened_is_reported_at_startup() {
     let directory = tempfile::tempdir().unwrap();
     let config_path = directory.path().join("admittance.yaml");
-    let more = "decisions: { sqlite: { file: none/decisions.db } }";
+    let additions = "decisions: { sqlite: { file: none/decisions.db } }";
     fs::write(
         &config_path,
-        format!("{}{more}", CONFIG.replace("definitions: [chains.yaml]", "")),
+        format!("{}{additions}", CONFIG.replace("definitions: [chains.yaml]", "")),
     )
     .unwrap();
     let config = config_path.to_str().unwrap();

@@ -60,7 +60,7 @@ async fn helps() -> BTreeMap<String, String> {
 async fn commands_and_flags_on_the_pages_exist() {
     let helps = helps().await;
     let all: BTreeSet<String> = helps.values().flat_map(|help| flags(help)).collect();
-    let check = |place: &str, command: &[String]| {
+    let check = |location: &str, command: &[String]| {
         let Some((program, arguments)) = command
             .split_first()
             .filter(|(program, _)| *program == "admittance")
@@ -81,11 +81,14 @@ async fn commands_and_flags_on_the_pages_exist() {
             return;
         }
         let help = helps.get(subcommand.as_str());
-        assert!(help.is_some(), "{place}: `{program} {subcommand}` does not exist");
+        assert!(
+            help.is_some(),
+            "{location}: `{program} {subcommand}` does not exist"
+        );
         for flag in arguments.iter().filter(|word| word.starts_with('-')) {
             assert!(
                 flags(help.unwrap()).contains(flag),
-                "{place}: `{subcommand}` has no {flag}"
+                "{location}: `{subcommand}` has no {flag}"
             );
         }
     };
@@ -96,12 +99,12 @@ async fn commands_and_flags_on_the_pages_exist() {
     }
     for page in Page::all() {
         for (line, code) in page.codes() {
-            let place = format!("{}:{line}", page.path.display());
-            check(&place, &words(code));
+            let location = format!("{}:{line}", page.path.display());
+            check(&location, &words(code));
             // A flag in the middle of a code span may belong to another program's command.
             let is_flag = |word: &&str| word.starts_with("--") && *word != "---";
             if let Some(flag) = code.split(' ').next().filter(is_flag) {
-                assert!(all.contains(flag), "{place}: the program has no {flag}");
+                assert!(all.contains(flag), "{location}: the program has no {flag}");
             }
         }
     }
@@ -117,7 +120,7 @@ async fn flags_and_variables_of_serve_are_documented() {
             .collect()
     };
     let page = Page::read("docs/configuration.md");
-    let listed: BTreeSet<String> = page
+    let documented_names: BTreeSet<String> = page
         .rows("Flags and environment variables")
         .iter()
         .flat_map(|row| [codes(row[0]), codes(row[1])].concat())
@@ -125,10 +128,10 @@ async fn flags_and_variables_of_serve_are_documented() {
         .map(str::to_owned)
         .collect();
     let serve = &helps["serve"];
-    let mut real = flags(serve);
-    real.retain(|flag| flag.starts_with("--") && !["--help", "--version"].contains(&flag.as_str()));
-    real.extend(variables(serve));
-    assert_eq!(listed, real);
+    let mut actual_names = flags(serve);
+    actual_names.retain(|flag| flag.starts_with("--") && !["--help", "--version"].contains(&flag.as_str()));
+    actual_names.extend(variables(serve));
+    assert_eq!(documented_names, actual_names);
     let mut all: BTreeSet<String> = helps.values().flat_map(|help| variables(help)).collect();
     // `ADMITTANCE_TOKEN` has no flag, because other users of the machine can see the arguments of a process.
     all.insert("ADMITTANCE_TOKEN".to_owned());

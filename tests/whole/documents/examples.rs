@@ -33,7 +33,7 @@ const INFOS: [&str; 16] = [
 ];
 
 /// The keys that every configuration must have, each on a line of its own.
-const LEAST: &str = r#"dialect: { bcs: { cluster: BCS-MESOS-10001 } }
+const MINIMAL_CONFIG: &str = r#"dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
@@ -59,12 +59,12 @@ fn json_and_toml_blocks_can_be_parsed() {
     for block in blocks() {
         match block.info.as_str() {
             "json" => {
-                let read: Result<Value, _> = serde_json::from_str(&block.text);
-                assert!(read.is_ok(), "{block}: {read:?}");
+                let result: Result<Value, _> = serde_json::from_str(&block.text);
+                assert!(result.is_ok(), "{block}: {result:?}");
             }
             "toml" => {
-                let read: Result<toml::Table, _> = toml::from_str(&block.text);
-                assert!(read.is_ok(), "{block}: {read:?}");
+                let result: Result<toml::Table, _> = toml::from_str(&block.text);
+                assert!(result.is_ok(), "{block}: {result:?}");
             }
             _ => {}
         }
@@ -74,7 +74,7 @@ fn json_and_toml_blocks_can_be_parsed() {
 #[test]
 fn definitions_and_configurations_on_the_pages_are_valid() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut read, mut warnings) = (0, Vec::new());
+    let (mut example_count, mut warnings) = (0, Vec::new());
     for block in blocks().iter().filter(|block| block.info == "yaml") {
         let name = block.to_string();
         let is_definition = block.text.lines().any(|line| line.starts_with("kind:"));
@@ -86,17 +86,17 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
                         .iter()
                         .any(|kind| block.text.contains(kind));
                     assert_eq!(chains.is_empty(), has_none, "{block}");
-                    let warned = chains.iter().flat_map(ChainDefinition::warnings);
-                    warnings.extend(warned.map(|warning| warning.to_string()));
+                    let chain_warnings = chains.iter().flat_map(ChainDefinition::warnings);
+                    warnings.extend(chain_warnings.map(|warning| warning.to_string()));
                 })
                 .err()
         } else {
             configuration(&block.text, folder.path()).err()
         };
         assert!(mistakes.is_none(), "{block}: {}", mistakes.unwrap());
-        read += 1;
+        example_count += 1;
     }
-    assert!(read > 5, "the pages have examples");
+    assert!(example_count > 5, "the pages have examples");
     for (part, why) in WARNED {
         let before = warnings.len();
         warnings.retain(|warning| !warning.contains(part));
@@ -141,15 +141,15 @@ async fn yaml_fragments_on_the_pages_are_valid_in_complete_files() {
             let has_no_upstream = ["  gateway:", "  kubernetes:"]
                 .iter()
                 .any(|dialect| block.text.contains(dialect));
-            let rest = LEAST
+            let rest = MINIMAL_CONFIG
                 .lines()
                 .filter(|line| !keys.iter().any(|key| line.starts_with(key)))
                 .filter(|line| !(has_no_upstream && line.starts_with("upstream:")));
-            let whole: String = rest
+            let config_text: String = rest
                 .chain(block.text.lines())
                 .map(|line| format!("{line}\n"))
                 .collect();
-            configuration(&whole, folder.path()).err()
+            configuration(&config_text, folder.path()).err()
         };
         assert!(mistakes.is_none(), "{block}: {}", mistakes.unwrap());
     }
@@ -173,7 +173,7 @@ spec:
 async fn check_prints_the_mistakes_that_the_pages_show() {
     let folder = tempfile::tempdir().unwrap();
     let all = blocks();
-    let mut checked = 0;
+    let mut checked_count = 0;
     for (block, next) in all.iter().zip(all.iter().skip(1)) {
         if block.info != "yaml wrong" {
             continue;
@@ -185,9 +185,9 @@ async fn check_prints_the_mistakes_that_the_pages_show() {
         let output = program.output().await.unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), next.text, "{next}");
         assert_eq!(output.status.code(), Some(1), "{next}");
-        checked += 1;
+        checked_count += 1;
     }
-    assert!(checked > 0, "a page shows what `check` says");
+    assert!(checked_count > 0, "a page shows what `check` says");
 }
 
 #[tokio::test]

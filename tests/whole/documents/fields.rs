@@ -12,19 +12,19 @@ use super::{configuration, page::Page, tested_with};
 /// A name that resembles no field, so that the program lists all known fields instead of suggesting one.
 const UNKNOWN: &str = "qqqqqqqqqqqqqqqqqqqq";
 
-/// Finds the path of each field that a JSON schema describes, such as `spec.stages`, and adds it to `found`. `node` is
+/// Finds the path of each field that a JSON schema describes, such as `spec.stages`, and adds it to `paths`. `node` is
 /// the part of the schema in which to look, and `prefix` is the path of this part.
-fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<String>) {
+fn properties(schema: &Value, node: &Value, prefix: &str, paths: &mut BTreeSet<String>) {
     let node = match node["$ref"].as_str() {
         Some(reference) => schema.pointer(reference.trim_start_matches('#')).unwrap(),
         None => node,
     };
     for (name, property) in node["properties"].as_object().into_iter().flatten() {
-        found.insert(format!("{prefix}{name}"));
-        properties(schema, property, &format!("{prefix}{name}."), found);
+        paths.insert(format!("{prefix}{name}"));
+        properties(schema, property, &format!("{prefix}{name}."), paths);
     }
     if node["items"].is_object() {
-        properties(schema, &node["items"], prefix, found);
+        properties(schema, &node["items"], prefix, paths);
     }
     // `additionalProperties` describes the values of a map whose keys are arbitrary. In the path of a field, `*` stands
     // for such a key.
@@ -33,7 +33,7 @@ fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<S
             schema,
             &node["additionalProperties"],
             &format!("{prefix}*."),
-            found,
+            paths,
         );
     }
     for choice in node["anyOf"]
@@ -42,24 +42,27 @@ fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<S
         .chain(node["oneOf"].as_array())
         .flatten()
     {
-        properties(schema, choice, prefix, found);
+        properties(schema, choice, prefix, paths);
     }
 }
 
 async fn schema_of(document: &str) -> BTreeSet<String> {
-    let printed = Admittance::run(["schema", document]).await.unwrap();
-    let schema: Value = serde_json::from_str(&printed.stdout).unwrap();
-    let mut found = BTreeSet::new();
-    properties(&schema, &schema, "", &mut found);
-    found
+    let schema_output = Admittance::run(["schema", document]).await.unwrap();
+    let schema: Value = serde_json::from_str(&schema_output.stdout).unwrap();
+    let mut paths = BTreeSet::new();
+    properties(&schema, &schema, "", &mut paths);
+    paths
 }
 
 /// Returns the names of all fields that the program accepts at these places. Each place has a prefix for the names, and
-/// a document with a `?` in which an unknown field replaces the `?`. `known` checks that document, and returns the
-/// names that the error message suggests.
-fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
-    let fields = places.iter().flat_map(|(prefix, text)| {
-        let names = known(&with_unknown(text)).into_iter();
+/// a document with a `?` in which an unknown field replaces the `?`. `suggest_fields` checks that document, and returns
+/// the names that the error message suggests.
+fn accepted_fields(
+    sections: &[(&str, &str)],
+    suggest_fields: impl Fn(&str) -> Vec<String>,
+) -> BTreeSet<String> {
+    let fields = sections.iter().flat_map(|(prefix, text)| {
+        let names = suggest_fields(&with_unknown(text)).into_iter();
         names.map(move |name| format!("{prefix}{name}"))
     });
     fields.collect()
@@ -69,8 +72,8 @@ fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTr
 async fn fields_of_test_cases_are_documented_and_in_the_schema() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
-    let mut known = BTreeMap::new();
-    let places = [
+    let mut suggestions = BTreeMap::new();
+    let sections = [
         ("", "{ ? }"),
         ("allow.", "{ allow: { ? }, cases: [] }"),
         ("allow.http.", "{ allow: { http: [ { ? } ] }, cases: [] }"),
@@ -90,7 +93,7 @@ async fn fields_of_test_cases_are_documented_and_in_the_schema() {
         ),
         ("cases.expect.", "{ cases: [ { expect: { ? } } ] }"),
     ];
-    for (_, text) in places {
+    for (_, text) in sections {
         let file = folder.path().join("cases.yaml");
         std::fs::write(&file, with_unknown(text)).unwrap();
         let run = tested_with(&plugin, &file).await;
@@ -98,55 +101,55 @@ async fn fields_of_test_cases_are_documented_and_in_the_schema() {
         let line = run.stderr.lines().find(|line| line.contains(UNKNOWN)).unwrap();
         let (_, fields) = line.split_once("known here: ").unwrap();
         let fields = fields.split(", ").map(str::to_owned);
-        known.insert(with_unknown(text), fields.collect::<Vec<_>>());
+        suggestions.insert(with_unknown(text), fields.collect::<Vec<_>>());
     }
-    let known = known_in(&places, |text| known[text].clone());
+    let program_fields = accepted_fields(&sections, |text| suggestions[text].clone());
     let mut schema = schema_of("test").await;
     schema.retain(|field| !field.starts_with("cases.allow.") && !field.starts_with("cases.http."));
-    assert_eq!(schema, known);
+    assert_eq!(schema, program_fields);
 
     let page = Page::read("docs/testing.md");
-    let listed = |heading: &str, prefix: &str| -> BTreeSet<String> {
+    let documented_names = |heading: &str, prefix: &str| -> BTreeSet<String> {
         let names = page.first_column(heading).into_iter();
         names.map(|name| format!("{prefix}{name}")).collect()
     };
     let in_case = |field: &&String| field.starts_with("cases.");
-    let of_file: BTreeSet<String> = known
+    let file_fields: BTreeSet<String> = program_fields
         .iter()
         .filter(|field| !in_case(field) && !field.starts_with("allow.") && !field.starts_with("http."))
         .cloned()
         .collect();
-    assert_eq!(listed("A file of cases", ""), of_file);
+    assert_eq!(documented_names("A file of cases", ""), file_fields);
     for (heading, prefix) in [
         ("request", "cases.request."),
         ("http", "http."),
         ("expect", "cases.expect."),
     ] {
-        let fields: BTreeSet<String> = known
+        let fields: BTreeSet<String> = program_fields
             .iter()
             .filter(|field| field.strip_prefix(prefix).is_some_and(|name| !name.contains('.')))
             .cloned()
             .collect();
-        assert_eq!(listed(heading, prefix), fields);
+        assert_eq!(documented_names(heading, prefix), fields);
     }
-    let mut of_case = listed("A case", "cases.");
-    of_case.extend(
-        of_file
+    let mut case_fields = documented_names("A case", "cases.");
+    case_fields.extend(
+        file_fields
             .iter()
             .filter(|name| *name != "cases")
             .map(|name| format!("cases.{name}")),
     );
-    let fields = known.iter().filter(|field| {
+    let fields = program_fields.iter().filter(|field| {
         let name = field.strip_prefix("cases.");
         name.is_some_and(|name| !name.contains('.'))
     });
-    assert_eq!(of_case, fields.cloned().collect());
+    assert_eq!(case_fields, fields.cloned().collect());
 }
 
 #[tokio::test]
 async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
     const STAGE: &str = "spec: { stages: [ { name: a, ";
-    let stage = |rest: &str| format!("{STAGE}{rest}");
+    let stage = |stage_fields: &str| format!("{STAGE}{stage_fields}");
     let texts = [
         ("", "?".to_owned()),
         ("metadata.", "metadata: { ? }".to_owned()),
@@ -247,11 +250,11 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
             stage("matchConditions: [ { ? } ] } ] }"),
         ),
     ];
-    let places: Vec<_> = texts
+    let sections: Vec<_> = texts
         .iter()
         .map(|(prefix, text)| (*prefix, text.as_str()))
         .collect();
-    let read = known_in(&places, |text| {
+    let program_fields = accepted_fields(&sections, |text| {
         // A NamespacedAdmissionChain has all fields of an AdmissionChain and one more. So the program suggests the
         // fields of both kinds if the document is a NamespacedAdmissionChain.
         let text =
@@ -259,26 +262,26 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
         known_fields(&load_text("a.yaml", &text).unwrap_err())
     });
     let mut schema = schema_of("chain").await;
-    // No document in `texts` has a `?` inside a `namespaceSelector`, so `read` does not contain the fields of a
-    // `namespaceSelector`. These fields are removed from the schema as well.
+    // No document in `texts` has a `?` inside a `namespaceSelector`, so `program_fields` does not contain the fields of
+    // a `namespaceSelector`. These fields are removed from the schema as well.
     schema.retain(|field| !field.starts_with("spec.stages.namespaceSelector."));
-    assert_eq!(schema, read);
+    assert_eq!(schema, program_fields);
 }
 
 #[tokio::test]
 async fn the_schema_of_exceptions_has_the_fields_that_the_program_reads() {
-    let places = [
+    let sections = [
         ("", "?"),
         ("metadata.", "metadata: { ? }"),
         ("spec.", "spec: { ? }"),
         ("spec.rules.", "spec: { rules: [ { ? } ] }"),
         ("spec.matchConditions.", "spec: { matchConditions: [ { ? } ] }"),
     ];
-    let read = known_in(&places, |text| {
+    let program_fields = accepted_fields(&sections, |text| {
         let text = format!("{{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionException, {text} }}");
         known_fields(&load_text("a.yaml", &text).unwrap_err())
     });
-    assert_eq!(schema_of("exception").await, read);
+    assert_eq!(schema_of("exception").await, program_fields);
 }
 
 fn known_fields(mistakes: &Mistakes) -> Vec<String> {
@@ -297,7 +300,8 @@ fn with_unknown(text: &str) -> String {
 #[tokio::test]
 async fn keys_of_the_configuration_are_documented() {
     let folder = tempfile::tempdir().unwrap();
-    let known = |text: &str| known_fields(&configuration(&with_unknown(text), folder.path()).unwrap_err());
+    let suggest_fields =
+        |text: &str| known_fields(&configuration(&with_unknown(text), folder.path()).unwrap_err());
     let mut keys = BTreeSet::new();
     let sections = [
         ("", "{ ? }"),
@@ -360,7 +364,7 @@ async fn keys_of_the_configuration_are_documented() {
         ("log.", "log: { ? }"),
     ];
     for (prefix, text) in sections {
-        keys.extend(known(text).iter().map(|key| format!("{prefix}{key}")));
+        keys.extend(suggest_fields(text).iter().map(|key| format!("{prefix}{key}")));
     }
     for (section, _) in sections {
         keys.remove(section.trim_end_matches('.').trim_end_matches("[]"));
@@ -373,51 +377,59 @@ async fn keys_of_the_configuration_are_documented() {
     keys.remove("namespaces");
     keys.insert("namespaces.<name>".to_owned());
     let page = Page::read("docs/configuration.md");
-    let listed: BTreeSet<String> = page
+    let documented_keys: BTreeSet<String> = page
         .first_column_with_subsections("Every key")
         .into_iter()
         .map(str::to_owned)
         .collect();
-    assert_eq!(listed, keys);
-    let printed = schema_of("config").await;
-    for key in listed {
+    assert_eq!(documented_keys, keys);
+    let schema = schema_of("config").await;
+    for key in documented_keys {
         let flat = key.replace("[]", "");
         let key = flat.split(".<").next().unwrap();
-        assert!(printed.contains(key), "{key} is in the schema");
+        assert!(schema.contains(key), "{key} is in the schema");
     }
 
-    assert_eq!(known("dialect: { ? }"), ["bcs", "gateway", "kubernetes", "rest"]);
-    let mut keys: BTreeSet<String> = known("dialect: { bcs: { ? } }").into_iter().collect();
+    assert_eq!(
+        suggest_fields("dialect: { ? }"),
+        ["bcs", "gateway", "kubernetes", "rest"]
+    );
+    let mut keys: BTreeSet<String> = suggest_fields("dialect: { bcs: { ? } }").into_iter().collect();
     keys.remove("console");
-    let console = known("dialect: { bcs: { console: { ? } } }");
+    let console = suggest_fields("dialect: { bcs: { console: { ? } } }");
     keys.extend(console.iter().map(|key| format!("console.{key}")));
-    let listed = page
+    let documented_keys = page
         .first_column("The dialect bcs")
         .into_iter()
         .map(str::to_owned);
-    assert_eq!(listed.collect::<BTreeSet<_>>(), keys);
+    assert_eq!(documented_keys.collect::<BTreeSet<_>>(), keys);
     let webhooks = "dialect: { kubernetes: { webhookConfigurations: { ? } } }";
-    let mut keys: BTreeSet<String> = known(webhooks).into_iter().collect();
+    let mut keys: BTreeSet<String> = suggest_fields(webhooks).into_iter().collect();
     keys.remove("certificate");
     let certificate = "dialect: { kubernetes: { webhookConfigurations: { certificate: { ? } } } }";
-    keys.extend(known(certificate).iter().map(|key| format!("certificate.{key}")));
-    let audit = known("dialect: { kubernetes: { audit: { ? } } }");
+    keys.extend(
+        suggest_fields(certificate)
+            .iter()
+            .map(|key| format!("certificate.{key}")),
+    );
+    let audit = suggest_fields("dialect: { kubernetes: { audit: { ? } } }");
     keys.extend(audit.iter().map(|key| format!("audit.{key}")));
-    let listed = page.first_column("The dialect kubernetes").into_iter();
-    assert_eq!(listed.map(str::to_owned).collect::<BTreeSet<_>>(), keys);
+    let documented_keys = page.first_column("The dialect kubernetes").into_iter();
+    assert_eq!(documented_keys.map(str::to_owned).collect::<BTreeSet<_>>(), keys);
     let gateway = Page::read("docs/gateway.md");
-    let listed = gateway.first_column("A complete configuration");
-    for key in known("dialect: { gateway: { ? } }") {
-        let is_listed = |listed: &&str| **listed == key || listed.starts_with(&format!("{key}."));
+    let documented_keys = gateway.first_column("A complete configuration");
+    for key in suggest_fields("dialect: { gateway: { ? } }") {
+        let is_listed =
+            |documented_key: &&str| **documented_key == key || documented_key.starts_with(&format!("{key}."));
         assert!(
-            listed.iter().any(is_listed),
+            documented_keys.iter().any(is_listed),
             "the key {key} of a gateway is listed"
         );
     }
     let kubernetes = Page::read("docs/kubernetes-resources.md");
-    let keys = known("{ cluster: {}, definitions: [ { kubernetes: { ? } } ] }");
+    let keys = suggest_fields("{ cluster: {}, definitions: [ { kubernetes: { ? } } ] }");
     assert_eq!(keys, ["lease", "namespaced", "policies"]);
-    let listed = kubernetes.first_column("Chains of a namespace");
+    let documented_keys = kubernetes.first_column("Chains of a namespace");
     for (prefix, text) in [
         (
             "",
@@ -430,36 +442,37 @@ async fn keys_of_the_configuration_are_documented() {
     ] {
         // The page lists only what the plugins of a namespace need a permission for. They may get environment variables
         // without a permission, so `environment` is not on the page.
-        let known = known(&format!("{{ {text} }}")).into_iter();
-        for key in known.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
+        let suggested_keys = suggest_fields(&format!("{{ {text} }}")).into_iter();
+        for key in suggested_keys.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
             let key = format!("{prefix}{key}");
-            assert!(listed.contains(&key.as_str()), "{key} is listed");
+            assert!(documented_keys.contains(&key.as_str()), "{key} is listed");
         }
     }
-    let listed: BTreeSet<&str> = gateway.first_column("Token server").into_iter().collect();
-    for key in known("dialect: { gateway: { tokens: { endpoint: { ? } } } }") {
-        let is_listed = |listed: &&str| **listed == key || listed.starts_with(&format!("{key}."));
+    let documented_keys: BTreeSet<&str> = gateway.first_column("Token server").into_iter().collect();
+    for key in suggest_fields("dialect: { gateway: { tokens: { endpoint: { ? } } } }") {
+        let is_listed =
+            |documented_key: &&str| **documented_key == key || documented_key.starts_with(&format!("{key}."));
         assert!(
-            listed.iter().any(is_listed),
+            documented_keys.iter().any(is_listed),
             "the key {key} of an endpoint is listed"
         );
     }
     assert_eq!(
-        known("dialect: { rest: { ? } }"),
+        suggest_fields("dialect: { rest: { ? } }"),
         ["routes", "spellings", "unmatched"]
     );
     let rest = Page::read("docs/dialect-rest.md");
-    let listed: BTreeSet<&str> = rest.first_column("The dialect rest").into_iter().collect();
-    for field in known("dialect: { rest: { routes: [ { ? } ] } }") {
+    let documented_keys: BTreeSet<&str> = rest.first_column("The dialect rest").into_iter().collect();
+    for field in suggest_fields("dialect: { rest: { routes: [ { ? } ] } }") {
         assert!(
-            listed.contains(field.as_str()),
+            documented_keys.contains(field.as_str()),
             "the field {field} of a route is listed"
         );
     }
-    for source in known("dialect: { rest: { routes: [ { name: { ? } } ] } }") {
+    for source in suggest_fields("dialect: { rest: { routes: [ { name: { ? } } ] } }") {
         let row = format!("{{ {source}: ");
         assert!(
-            listed.iter().any(|code| code.starts_with(&row)),
+            documented_keys.iter().any(|code| code.starts_with(&row)),
             "the source {source} is listed"
         );
     }
@@ -622,27 +635,30 @@ fn fields_of_definitions_are_documented() {
         let mut fields = BTreeSet::new();
         for (prefix, start, rest, not_listed) in parts {
             let mistakes = load_text("a.yaml", &with_unknown(&format!("{start}{rest}"))).unwrap_err();
-            let known = known_fields(&mistakes)
+            let suggested_fields = known_fields(&mistakes)
                 .into_iter()
                 .filter(|field| !not_listed.contains(&field.as_str()));
-            fields.extend(known.map(|field| format!("{prefix}{field}")));
+            fields.extend(suggested_fields.map(|field| format!("{prefix}{field}")));
         }
         let has_heading = |page: &&Page| page.text.contains(&format!("# {heading}\n"));
         let page = pages.iter().find(has_heading).unwrap();
-        let mut listed: BTreeSet<String> = page
+        let mut documented_fields: BTreeSet<String> = page
             .first_column(heading)
             .into_iter()
             .map(str::to_owned)
             .collect();
         // The program accepts any metadata in BCS definitions, because BCS and Kubernetes add fields to it.
         if heading.starts_with("BCS") {
-            listed.remove("metadata.name");
-            listed.remove("metadata.namespace");
+            documented_fields.remove("metadata.name");
+            documented_fields.remove("metadata.namespace");
         }
         // `apiVersion` and `kind` only select the format of the other fields, so the page or the error message may omit
         // them. If one of the two lists lacks such a field, it is removed from the other list.
-        listed.retain(|field| fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
-        fields.retain(|field| listed.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
-        assert_eq!(listed, fields, "{heading}");
+        documented_fields
+            .retain(|field| fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
+        fields.retain(|field| {
+            documented_fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str())
+        });
+        assert_eq!(documented_fields, fields, "{heading}");
     }
 }

@@ -23,7 +23,7 @@ fn every_metric_is_documented() {
         .collect();
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
-    let listed = rows.filter_map(|row| {
+    let documented_metrics = rows.filter_map(|row| {
         // A row has four cells: name, type, labels and meaning. If a metric has no labels, the third cell is empty and
         // is lost when the row is split. Then `row[2]` is the fourth cell, with a `|` at its start.
         let labels = Some(row[2])
@@ -32,7 +32,7 @@ fn every_metric_is_documented() {
             .unwrap_or_default();
         Some((*codes(row[0]).first()?, row[1].to_owned(), labels))
     });
-    assert_eq!(listed.collect::<BTreeSet<_>>(), declared);
+    assert_eq!(documented_metrics.collect::<BTreeSet<_>>(), declared);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn settings_of_the_stock_plugins_are_documented() {
             .keys()
             .map(String::as_str)
             .collect();
-        let listed: BTreeSet<&str> = page.first_column(&description.name).into_iter().collect();
-        assert_eq!(listed, settings, "{}", description.name);
+        let documented_settings: BTreeSet<&str> = page.first_column(&description.name).into_iter().collect();
+        assert_eq!(documented_settings, settings, "{}", description.name);
     }
 }

@@ -29,7 +29,7 @@ struct ListedMetric {
     values: BTreeSet<String>,
 }
 
-fn listed() -> BTreeMap<String, ListedMetric> {
+fn read_documented_metrics() -> BTreeMap<String, ListedMetric> {
     let owned = |codes: Vec<&str>| codes.into_iter().map(str::to_owned).collect();
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
@@ -54,20 +54,20 @@ fn listed() -> BTreeMap<String, ListedMetric> {
 /// A PromQL expression of the dashboard or of an alert rule. `labels` are the labels of its result that users see: in
 /// the dashboard's legend, or in the message of the alert.
 struct ShownExpression {
-    place: String,
+    location: String,
     expression: String,
     labels: Vec<String>,
 }
 
-fn named_in(text: &str, before: &str) -> Vec<String> {
+fn names_after(text: &str, prefix: &str) -> Vec<String> {
     let is_part = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
-    let parts = text.split(before).skip(1);
+    let parts = text.split(prefix).skip(1);
     parts
         .map(|part| part.trim_start().chars().take_while(is_part).collect())
         .collect()
 }
 
-fn read(name: &str) -> Value {
+fn read_document(name: &str) -> Value {
     let path = format!("{FOLDER}/{name}");
     let text = std::fs::read_to_string(repository().join(&path)).unwrap();
     let mut mistakes = Mistakes::new();
@@ -76,23 +76,23 @@ fn read(name: &str) -> Value {
     documents.first().unwrap().root_ignoring_mistakes().json()
 }
 
-fn of_rules() -> Vec<ShownExpression> {
-    let rules = read("alerts.yaml");
+fn rule_expressions() -> Vec<ShownExpression> {
+    let rules = read_document("alerts.yaml");
     let groups = rules["groups"].as_array().unwrap().iter();
     let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
-    let shown = rules.map(|rule| {
+    let expressions = rules.map(|rule| {
         let texts = rule["annotations"].to_string();
         ShownExpression {
-            place: rule["alert"].as_str().unwrap().to_owned(),
+            location: rule["alert"].as_str().unwrap().to_owned(),
             expression: rule["expr"].as_str().unwrap().to_owned(),
-            labels: named_in(&texts, "$labels."),
+            labels: names_after(&texts, "$labels."),
         }
     });
-    shown.collect()
+    expressions.collect()
 }
 
-fn of_dashboard() -> Vec<ShownExpression> {
-    let dashboard = read("dashboard.json");
+fn dashboard_expressions() -> Vec<ShownExpression> {
+    let dashboard = read_document("dashboard.json");
     let annotations = dashboard["annotations"]["list"]
         .as_array()
         .unwrap()
@@ -102,12 +102,12 @@ fn of_dashboard() -> Vec<ShownExpression> {
         let targets = panel["targets"].as_array().into_iter().flatten();
         targets.map(move |target| (&panel["title"], target))
     });
-    let mut shown: Vec<_> = annotations
+    let mut expressions: Vec<_> = annotations
         .chain(panels)
         .map(|(title, target)| ShownExpression {
-            place: format!("{} of the dashboard", title.as_str().unwrap()),
+            location: format!("{} of the dashboard", title.as_str().unwrap()),
             expression: target["expr"].as_str().unwrap().replace("$__rate_interval", "5m"),
-            labels: named_in(target["legendFormat"].as_str().unwrap(), "{{"),
+            labels: names_after(target["legendFormat"].as_str().unwrap(), "{{"),
         })
         .collect();
     // The query of a dashboard variable is `label_values(series, label)`.
@@ -121,24 +121,24 @@ fn of_dashboard() -> Vec<ShownExpression> {
             .strip_suffix(')')
             .unwrap();
         let (series, label) = inner.rsplit_once(", ").unwrap();
-        shown.push(ShownExpression {
-            place: format!("the variable {}", variable["name"].as_str().unwrap()),
+        expressions.push(ShownExpression {
+            location: format!("the variable {}", variable["name"].as_str().unwrap()),
             expression: series.to_owned(),
             labels: vec![label.to_owned()],
         });
     }
-    shown
+    expressions
 }
 
 #[test]
 fn dashboards_and_alerts_use_metrics_and_labels_that_exist() {
-    let listed = listed();
+    let documented_metrics = read_documented_metrics();
     let metrics = Page::read("docs/metrics.md").text;
-    let mut wrong = Vec::new();
-    for shown in of_rules().into_iter().chain(of_dashboard()) {
-        let expression = PromqlExpression::parse(&shown.expression);
-        assert!(!expression.selectors.is_empty(), "{}", shown.place);
-        let mut known: BTreeSet<String> = OF_TARGET.map(str::to_owned).into();
+    let mut problems = Vec::new();
+    for shown_expression in rule_expressions().into_iter().chain(dashboard_expressions()) {
+        let expression = PromqlExpression::parse(&shown_expression.expression);
+        assert!(!expression.selectors.is_empty(), "{}", shown_expression.location);
+        let mut available_labels: BTreeSet<String> = OF_TARGET.map(str::to_owned).into();
         for Selector { name, matchers } in &expression.selectors {
             if name.starts_with("process_") && metrics.contains(&format!("`{name}`")) {
                 continue;
@@ -146,43 +146,63 @@ fn dashboards_and_alerts_use_metrics_and_labels_that_exist() {
             let base = ["_bucket", "_count", "_sum"]
                 .iter()
                 .filter_map(|suffix| name.strip_suffix(suffix))
-                .find(|base| listed.get(*base).is_some_and(|metric| metric.is_histogram));
-            let found = listed
+                .find(|base| {
+                    documented_metrics
+                        .get(*base)
+                        .is_some_and(|metric| metric.is_histogram)
+                });
+            let documented_metric = documented_metrics
                 .get(base.unwrap_or(name))
                 .filter(|metric| metric.is_histogram == base.is_some());
-            let Some(metric) = found else {
-                wrong.push(format!("{}: there is no metric {name}", shown.place));
+            let Some(metric) = documented_metric else {
+                problems.push(format!(
+                    "{}: there is no metric {name}",
+                    shown_expression.location
+                ));
                 continue;
             };
-            known.extend(metric.labels.iter().cloned());
-            known.extend(name.ends_with("_bucket").then(|| "le".to_owned()));
+            available_labels.extend(metric.labels.iter().cloned());
+            available_labels.extend(name.ends_with("_bucket").then(|| "le".to_owned()));
             for (label, value) in matchers {
                 let is_of_target = OF_TARGET.contains(&label.as_str());
                 if !is_of_target && !metric.labels.contains(label) {
-                    wrong.push(format!("{}: {name} has no label {label}", shown.place));
+                    problems.push(format!(
+                        "{}: {name} has no label {label}",
+                        shown_expression.location
+                    ));
                 }
                 let unknown = value
                     .split('|')
                     .find(|value| !value.starts_with('$') && !metric.values.contains(*value));
                 if let Some(value) = unknown {
-                    wrong.push(format!("{}: {label} of {name} is never {value}", shown.place));
+                    problems.push(format!(
+                        "{}: {label} of {name} is never {value}",
+                        shown_expression.location
+                    ));
                 }
             }
         }
         let unknown = expression
             .groupings
             .iter()
-            .filter(|label| !known.contains(*label));
-        wrong.extend(unknown.map(|label| format!("{}: no metric has the label {label}", shown.place)));
-        let kept = if expression.groupings.is_empty() {
-            &known
+            .filter(|label| !available_labels.contains(*label));
+        problems.extend(
+            unknown.map(|label| format!("{}: no metric has the label {label}", shown_expression.location)),
+        );
+        let series_labels = if expression.groupings.is_empty() {
+            &available_labels
         } else {
             &expression.groupings
         };
-        let unknown = shown.labels.iter().filter(|label| !kept.contains(*label));
-        wrong.extend(unknown.map(|label| format!("{}: its series have no label {label}", shown.place)));
+        let unknown = shown_expression
+            .labels
+            .iter()
+            .filter(|label| !series_labels.contains(*label));
+        problems.extend(
+            unknown.map(|label| format!("{}: its series have no label {label}", shown_expression.location)),
+        );
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(problems.is_empty(), "{problems:#?}");
 }
 
 #[tokio::test]
@@ -205,8 +225,8 @@ spec:
         assert_eq!(reply.status, status, "{}", reply.text());
     }
     let metrics = scene.program.metrics().await.unwrap();
-    let listed = listed();
-    let mut seen = BTreeSet::new();
+    let documented_metrics = read_documented_metrics();
+    let mut metric_names = BTreeSet::new();
     let series = metrics
         .text()
         .lines()
@@ -217,9 +237,11 @@ spec:
         let base = ["_bucket", "_count", "_sum"]
             .iter()
             .find_map(|suffix| name.strip_suffix(suffix))
-            .filter(|base| listed.contains_key(*base))
+            .filter(|base| documented_metrics.contains_key(*base))
             .unwrap_or(name);
-        let metric = listed.get(base).unwrap_or_else(|| panic!("{name} is listed"));
+        let metric = documented_metrics
+            .get(base)
+            .unwrap_or_else(|| panic!("{name} is listed"));
         let labels: BTreeSet<String> = labels
             .split("\",")
             .filter_map(|label| Some(label.split_once('=')?.0))
@@ -227,12 +249,15 @@ spec:
             .map(str::to_owned)
             .collect();
         assert_eq!(labels, metric.labels, "{line}");
-        seen.insert(base.to_owned());
+        metric_names.insert(base.to_owned());
     }
-    assert!(seen.contains("admittance_stage_failures_total"), "{seen:?}");
     assert!(
-        seen.contains("admittance_http_upstream_duration_seconds"),
-        "{seen:?}"
+        metric_names.contains("admittance_stage_failures_total"),
+        "{metric_names:?}"
+    );
+    assert!(
+        metric_names.contains("admittance_http_upstream_duration_seconds"),
+        "{metric_names:?}"
     );
 }
 
@@ -259,10 +284,10 @@ async fn prometheus_accepts_every_expression() {
         text
     };
     let folder = tempfile::tempdir().unwrap();
-    let rules = of_dashboard();
-    let recorded = rules.iter().enumerate();
+    let expressions = dashboard_expressions();
+    let recorded = expressions.iter().enumerate();
     let rules: Vec<_> = recorded
-        .map(|(number, shown)| json!({"record": format!("dashboard_{number}"), "expr": shown.expression}))
+        .map(|(number, expression)| json!({"record": format!("dashboard_{number}"), "expr": expression.expression}))
         .collect();
     let count = rules.len();
     let dashboard = folder.path().join("dashboard.yaml");
@@ -271,7 +296,7 @@ async fn prometheus_accepts_every_expression() {
     std::fs::write(&dashboard, text).unwrap();
     let alerts = folder.path().join("alerts.yaml");
     std::fs::copy(repository().join(FOLDER).join("alerts.yaml"), &alerts).unwrap();
-    for (file, count) in [(dashboard, count), (alerts, of_rules().len())] {
+    for (file, count) in [(dashboard, count), (alerts, rule_expressions().len())] {
         let text = run(["check", "rules"], &file).await;
         assert!(text.contains(&format!("{count} rules found")), "{text}");
     }

@@ -102,20 +102,25 @@ impl Page {
 
     /// Returns the anchors that GitHub generates for the page's headings.
     pub(super) fn anchors(&self) -> Vec<String> {
-        let mut seen = HashMap::new();
+        let mut slug_counts = HashMap::new();
         let headings = self.prose().into_iter().filter(|(_, line)| line.starts_with('#'));
         headings
             .map(|(_, line)| {
                 let title = line.trim_start_matches('#').trim().to_lowercase();
-                let kept = title
+                let slug_characters = title
                     .chars()
                     .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-                let slug = kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>();
-                let before = *seen.entry(slug.clone()).and_modify(|n| *n += 1).or_insert(0);
-                if before == 0 {
+                let slug = slug_characters
+                    .map(|c| if c == ' ' { '-' } else { c })
+                    .collect::<String>();
+                let earlier_count = *slug_counts
+                    .entry(slug.clone())
+                    .and_modify(|n| *n += 1)
+                    .or_insert(0);
+                if earlier_count == 0 {
                     slug
                 } else {
-                    format!("{slug}-{before}")
+                    format!("{slug}-{earlier_count}")
                 }
             })
             .collect()
@@ -123,7 +128,7 @@ impl Page {
 
     /// Returns the targets of the page's links, each with its line number.
     pub(super) fn links(&self) -> Vec<(usize, &str)> {
-        let of_line = |(number, line): (usize, &'_ str)| {
+        let line_links = |(number, line): (usize, &'_ str)| {
             let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
             targets
                 .map(|(target, _)| (number, target.to_owned()))
@@ -131,7 +136,7 @@ impl Page {
         };
         self.prose()
             .into_iter()
-            .flat_map(of_line)
+            .flat_map(line_links)
             .filter_map(|(number, target)| {
                 let start = self.text.find(&format!("]({target})"))?;
                 self.text
@@ -143,8 +148,8 @@ impl Page {
 
     /// Returns the page's code spans (`like this`) outside of fenced blocks, each with its line number.
     pub(super) fn codes(&self) -> Vec<(usize, &str)> {
-        let of_line = |(number, line)| codes(line).into_iter().map(move |code| (number, code));
-        self.prose().into_iter().flat_map(of_line).collect()
+        let line_codes = |(number, line)| codes(line).into_iter().map(move |code| (number, code));
+        self.prose().into_iter().flat_map(line_codes).collect()
     }
 
     /// Returns the code spans in the first column of the tables under a heading, up to the next heading.

@@ -8,13 +8,13 @@ use std::{
 
 use admittance_tests::repository;
 
-fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+fn sources(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.ends_with("tests") {
-            sources(&path, found);
+            sources(&path, files);
         } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
-            found.push(path);
+            files.push(path);
         }
     }
 }
@@ -53,11 +53,11 @@ fn targets() -> BTreeSet<String> {
             if !["error", "warn", "info", "debug", "trace"].contains(&level) {
                 continue;
             }
-            let named = arguments
+            let target_argument = arguments
                 .trim_start()
                 .strip_prefix("target: ")
                 .and_then(|rest| rest.split([',', ')']).next());
-            targets.insert(match named {
+            targets.insert(match target_argument {
                 None => module(&file),
                 // For log lines of plugins, the target is not a string in the source but the constant `TARGET`.
                 Some("TARGET") => "admittance::plugin".to_owned(),
@@ -74,7 +74,7 @@ fn every_log_target_is_documented() {
     let (_, table) = page.split_once("| target | lines |\n|---|---|\n").unwrap();
     let (table, _) = table.split_once("\n\n").unwrap();
     let cells = table.lines().map(|line| line.split('|').nth(1).unwrap());
-    let listed: Vec<&str> = cells
+    let documented_targets: Vec<&str> = cells
         .flat_map(|cell| cell.split('`').skip(1).step_by(2))
         .collect();
     let targets = targets();
@@ -84,10 +84,10 @@ fn every_log_target_is_documented() {
     };
     let missing: Vec<_> = targets
         .iter()
-        .filter(|target| !listed.iter().any(|row| covers(row, target)))
+        .filter(|target| !documented_targets.iter().any(|row| covers(row, target)))
         .collect();
     assert!(missing.is_empty(), "add these to docs/logs.md: {missing:?}");
-    for row in listed {
+    for row in documented_targets {
         assert!(
             targets.iter().any(|target| covers(row, target)),
             "nothing logs with the target {row}"

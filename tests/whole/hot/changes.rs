@@ -67,14 +67,14 @@ async fn a_module_goes_live_however_its_file_is_replaced() {
 #[tokio::test]
 async fn a_changed_module_is_logged_once_for_many_stages() {
     let hot = Hot::new().await;
-    let more: String = (0..60)
+    let additions: String = (0..60)
         .map(|number| {
             let name = format!("stage-{number}");
             let plugin = hot.plugin(&format!("{{ name: {name} }}"));
             format!("    - name: {name}\n      plugin: {plugin}\n")
         })
         .collect();
-    fs::write(hot.chain_file(), [hot.usual_chain(), more].concat()).unwrap();
+    fs::write(hot.chain_file(), [hot.usual_chain(), additions].concat()).unwrap();
     let program = hot.start().await;
     let mark = program.mark();
     let before = program.log().len();
@@ -86,18 +86,18 @@ async fn a_changed_module_is_logged_once_for_many_stages() {
         .unwrap();
     hot.until_written(&program).await;
     let lines = program.log().split_off(before);
-    let told: Vec<_> = lines
+    let info_lines: Vec<_> = lines
         .iter()
         .filter(|line| line.field("level") == "INFO")
         .collect();
-    assert!(told.len() <= 10, "{told:#?}");
+    assert!(info_lines.len() <= 10, "{info_lines:#?}");
     for message in [
         "preparing a plugin",
         "plugin loaded",
         "the changed definitions are live",
     ] {
-        let count = told.iter().filter(|line| line.message() == message).count();
-        assert_eq!(count, 1, "{message}: {told:#?}");
+        let count = info_lines.iter().filter(|line| line.message() == message).count();
+        assert_eq!(count, 1, "{message}: {info_lines:#?}");
     }
 }
 
@@ -105,11 +105,15 @@ async fn a_changed_module_is_logged_once_for_many_stages() {
 async fn a_partial_module_is_reported_until_it_is_complete() {
     let hot = Hot::new().await;
     let program = hot.start().await;
-    let whole = hot.bytes(2);
-    for (name, length) in [("nothing", 0), ("a few bytes", 10), ("a half", whole.len() / 2)] {
+    let module_bytes = hot.bytes(2);
+    for (name, length) in [
+        ("nothing", 0),
+        ("a few bytes", 10),
+        ("a half", module_bytes.len() / 2),
+    ] {
         let mark = program.mark();
         let mut file = File::create(hot.module()).unwrap();
-        file.write_all(&whole[..length]).unwrap();
+        file.write_all(&module_bytes[..length]).unwrap();
         program
             .until_logged_after(mark, name, |line| line.message().contains("are rejected"))
             .await
@@ -130,14 +134,14 @@ async fn a_partial_module_is_reported_until_it_is_complete() {
     }
     let mark = program.mark();
     let mut file = File::create(hot.module()).unwrap();
-    file.write_all(&whole[..whole.len() / 2]).unwrap();
+    file.write_all(&module_bytes[..module_bytes.len() / 2]).unwrap();
     program
         .until_logged_after(mark, "half a module", |line| {
             line.message().contains("are rejected")
         })
         .await
         .unwrap();
-    file.write_all(&whole[whole.len() / 2..]).unwrap();
+    file.write_all(&module_bytes[module_bytes.len() / 2..]).unwrap();
     drop(file);
     hot.until_version(&program, "the other half", 2).await;
     let status = program.status().await.unwrap();
@@ -185,9 +189,13 @@ async fn files_of_a_kubelet_volume_change_together() {
         };
         hot.until(&program, "a volume with definitions", is_there).await;
     }
-    let failed = program.metrics().await.unwrap();
-    let failed = failed.sum("admittance_tables_total", &[("result", "failed")]);
-    assert_eq!(failed.unwrap_or_default(), 0.0, "no change was seen by halves");
+    let metrics = program.metrics().await.unwrap();
+    let failure_count = metrics.sum("admittance_tables_total", &[("result", "failed")]);
+    assert_eq!(
+        failure_count.unwrap_or_default(),
+        0.0,
+        "no change was seen by halves"
+    );
     let log = program.log().into_iter();
     let warnings: Vec<_> = log
         .filter(|line| line.field("level") == "WARN" && line.text.contains("notify"))
@@ -320,7 +328,7 @@ async fn a_removed_directory_is_reported_and_can_be_restored() {
 async fn edited_added_and_removed_definitions_go_live() {
     let hot = Hot::new().await;
     let program = hot.start().await;
-    let told = |name: &'static str| {
+    let has_annotation = |name: &'static str| {
         let (hot, program) = (&hot, &program);
         async move || hot.annotations(program).await.contains_key(name)
     };
@@ -330,13 +338,21 @@ async fn edited_added_and_removed_definitions_go_live() {
         chain("versioned", &hot.plugin("{ name: edited }")),
     )
     .unwrap();
-    hot.until(&program, "an edited file", told("version.admittance.dev/edited"))
-        .await;
+    hot.until(
+        &program,
+        "an edited file",
+        has_annotation("version.admittance.dev/edited"),
+    )
+    .await;
 
     let second = hot.path("definitions/second.yaml");
     fs::write(&second, chain("second", &hot.plugin("{ name: second }"))).unwrap();
-    hot.until(&program, "a new file", told("version.admittance.dev/second"))
-        .await;
+    hot.until(
+        &program,
+        "a new file",
+        has_annotation("version.admittance.dev/second"),
+    )
+    .await;
     let status = program.status().await.unwrap();
     let chains: Vec<_> = status["chains"]
         .as_array()
@@ -350,8 +366,8 @@ async fn edited_added_and_removed_definitions_go_live() {
     fs::write(hot.path("definitions/notes.txt"), "kind: [").unwrap();
     fs::write(hot.path("definitions/second.yaml~"), "kind: [").unwrap();
     fs::remove_file(&second).unwrap();
-    let second_told = told("version.admittance.dev/second");
-    let is_gone = async || !second_told().await;
+    let has_second = has_annotation("version.admittance.dev/second");
+    let is_gone = async || !has_second().await;
     hot.until(&program, "a removed file", is_gone).await;
     let status = hot.until_written(&program).await;
     assert_eq!(

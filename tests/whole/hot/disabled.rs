@@ -15,13 +15,13 @@ async fn stdout_of(program: &Admittance, command: &[&str]) -> String {
     finished.stdout
 }
 
-async fn disable(program: &Admittance, more: &[&str]) -> String {
+async fn disable(program: &Admittance, options: &[&str]) -> String {
     let command = ["disable", "versioned/stage", "--reason", "ticket 4711"];
-    stdout_of(program, &[&command[..], more].concat()).await
+    stdout_of(program, &[&command[..], options].concat()).await
 }
 
 /// Returns what `/v1/status` reports about the disabled stage: who disabled it, why, and until when.
-async fn shown(program: &Admittance) -> Value {
+async fn disabled_status(program: &Admittance) -> Value {
     let status = program.status().await.unwrap();
     status["chains"][0]["stages"][0]["disabled"].clone()
 }
@@ -41,22 +41,22 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
         "versioned",
         "{ source: \"oci://localhost:1/plugins/versioned:1\" }",
     );
-    for (broken, mistake) in [("kind: [".to_owned(), "not YAML"), (registry, "localhost:1")] {
+    for (broken_text, mistake) in [("kind: [".to_owned(), "not YAML"), (registry, "localhost:1")] {
         let program = hot.start().await;
-        replace(&hot.chain_file(), &broken).unwrap();
+        replace(&hot.chain_file(), &broken_text).unwrap();
         program
             .until_status(mistake, |status| mistakes(status).contains(mistake))
             .await
             .unwrap();
         assert_eq!(hot.version(&program).await, Some(1));
         let mark = program.mark();
-        let told = disable(&program, &["--for", "1h"]).await;
+        let output = disable(&program, &["--for", "1h"]).await;
         assert!(
-            told.starts_with("Mutating:versioned/stage is disabled until "),
-            "{told}"
+            output.starts_with("Mutating:versioned/stage is disabled until "),
+            "{output}"
         );
         assert_eq!(hot.version(&program).await, None);
-        assert_eq!(shown(&program).await["by"], "loopback");
+        assert_eq!(disabled_status(&program).await["by"], "loopback");
         assert_eq!(metric(&program).await, Some(1.0));
         let line = program
             .until_logged_after(mark, "who did it", |line| {
@@ -75,8 +75,8 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
         assert_eq!(hot.version(&program).await, None);
         assert_eq!(metric(&program).await, Some(1.0));
 
-        let told = stdout_of(&program, &["enable", "versioned/stage"]).await;
-        assert!(told.contains("is enabled; it was disabled until "), "{told}");
+        let output = stdout_of(&program, &["enable", "versioned/stage"]).await;
+        assert!(output.contains("is enabled; it was disabled until "), "{output}");
         assert_eq!(hot.version(&program).await, Some(1));
         assert_eq!(metric(&program).await, Some(0.0));
         replace(&hot.chain_file(), hot.usual_chain()).unwrap();
@@ -127,14 +127,14 @@ async fn a_disabled_stage_is_enabled_when_its_time_ends() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     let mark = program.mark();
-    let told = disable(&program, &["--for", "1h", "--audit"]).await;
+    let output = disable(&program, &["--for", "1h", "--audit"]).await;
     assert!(
-        told.starts_with("Mutating:versioned/stage is only audited until "),
-        "{told}"
+        output.starts_with("Mutating:versioned/stage is only audited until "),
+        "{output}"
     );
     assert_eq!(hot.version(&program).await, None);
-    let told = disable(&program, &["--for", "1s"]).await;
-    assert!(told.contains("before, it was only audited until "), "{told}");
+    let output = disable(&program, &["--for", "1s"]).await;
+    assert!(output.contains("before, it was only audited until "), "{output}");
     program
         .until_logged_after(mark, "the end", |line| {
             line.message().contains("its time has ended")
@@ -142,9 +142,9 @@ async fn a_disabled_stage_is_enabled_when_its_time_ends() {
         .await
         .unwrap();
     assert_eq!(hot.version(&program).await, Some(1));
-    assert_eq!(shown(&program).await, Value::Null);
-    let kept = fs::read_to_string(hot.path("history/disabled")).unwrap();
-    assert!(!kept.contains("versioned"), "{kept}");
+    assert_eq!(disabled_status(&program).await, Value::Null);
+    let stored_text = fs::read_to_string(hot.path("history/disabled")).unwrap();
+    assert!(!stored_text.contains("versioned"), "{stored_text}");
 
     let server = program.admin_url("");
     let unknown = [

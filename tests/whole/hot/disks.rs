@@ -30,7 +30,7 @@ fn mounted(commands: &str) -> Vec<OsString> {
 }
 
 fn can_mount() -> bool {
-    let tried = Command::new("unshare")
+    let mount_attempt = Command::new("unshare")
         .args([
             "--user",
             "--map-root-user",
@@ -42,7 +42,7 @@ fn can_mount() -> bool {
             "/tmp",
         ])
         .output();
-    match tried {
+    match mount_attempt {
         Ok(output) if output.status.success() => true,
         Ok(output) => {
             let reason = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -56,19 +56,19 @@ fn can_mount() -> bool {
     }
 }
 
-fn small_disk(at: &Path) -> Vec<OsString> {
-    fs::create_dir_all(at).unwrap();
+fn small_disk(directory: &Path) -> Vec<OsString> {
+    fs::create_dir_all(directory).unwrap();
     // Any user may mount a disk here, because every user is root inside a user namespace of their own.
     mounted(&format!(
         "mount -t tmpfs -o size=2m,mode=700 none '{}'",
-        at.display()
+        directory.display()
     ))
 }
 
-fn read_only(at: &Path) -> Vec<OsString> {
-    let at = at.display();
+fn read_only(directory: &Path) -> Vec<OsString> {
+    let path = directory.display();
     mounted(&format!(
-        "mount --bind '{at}' '{at}'; mount -o remount,bind,ro '{at}'"
+        "mount --bind '{path}' '{path}'; mount -o remount,bind,ro '{path}'"
     ))
 }
 
@@ -81,8 +81,8 @@ fn seen_by(program: &Admittance, path: &Path) -> PathBuf {
 /// Creates a file that fills the disk of this directory. Removing the file frees the disk.
 fn fill(directory: &Path) -> PathBuf {
     let path = directory.join("filler");
-    let size = fs::write(&path, vec![0; 4 << 20]);
-    assert!(size.is_err(), "4 MB fit on a disk of 2 MB");
+    let result = fs::write(&path, vec![0; 4 << 20]);
+    assert!(result.is_err(), "4 MB fit on a disk of 2 MB");
     path
 }
 
@@ -109,15 +109,15 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
         .start()
         .await
         .unwrap();
-    let before = program.status().await.unwrap();
+    let initial_status = program.status().await.unwrap();
     let definitions = contents(&hot.path("definitions"));
     let filler = fill(&seen_by(&program, &history));
 
     let reply = hot.post(&program, "/v1/definitions", &second(&hot)).await;
-    let told = reply.text();
-    assert_eq!(reply.status, 503, "{told}");
+    let message = reply.text();
+    assert_eq!(reply.status, 503, "{message}");
     for words in ["No space left", history.to_str().unwrap()] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(message.contains(words), "{words}: {message}");
     }
     assert_eq!(
         contents(&hot.path("definitions")),
@@ -127,11 +127,14 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
     let status = program.status().await.unwrap();
     assert_eq!(
         (&status["revision"], status.get("problem")),
-        (&before["revision"], None),
+        (&initial_status["revision"], None),
         "{status:#}"
     );
-    let told = hot.annotations(&program).await;
-    assert!(!told.contains_key("version.admittance.dev/second"), "{told:?}");
+    let annotations = hot.annotations(&program).await;
+    assert!(
+        !annotations.contains_key("version.admittance.dev/second"),
+        "{annotations:?}"
+    );
 
     // A restart would undo a rollback that the history cannot store, so the program refuses it.
     hot.put(2);
@@ -151,14 +154,17 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
     let reply = hot.post(&program, "/v1/rollback", "{\"revision\": 1}").await;
     assert_eq!(reply.status, 503, "{}", reply.text());
     assert_eq!(hot.version(&program).await, Some(2));
-    let failed = write_failures(&program, "history").await;
-    assert!(failed > Some(0.0), "{failed:?}");
+    let failure_count = write_failures(&program, "history").await;
+    assert!(failure_count > Some(0.0), "{failure_count:?}");
 
     fs::remove_file(filler).unwrap();
     let reply = hot.post(&program, "/v1/definitions", &second(&hot)).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
-    let told = hot.annotations(&program).await;
-    assert!(told.contains_key("version.admittance.dev/second"), "{told:?}");
+    let annotations = hot.annotations(&program).await;
+    assert!(
+        annotations.contains_key("version.admittance.dev/second"),
+        "{annotations:?}"
+    );
     let status = program.status().await.unwrap();
     assert_eq!(status["history"].get("problem"), None, "{status:#}");
 }
@@ -171,19 +177,19 @@ async fn an_unwritable_history_is_reported_before_anything_is_served() {
     let hot = Hot::new().await;
     let history = hot.path("history");
     fs::create_dir(&history).unwrap();
-    let ended = hot
+    let output = hot
         .serve()
         .through_wrapper(read_only(&history))
         .finish()
         .await
         .unwrap();
-    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert_eq!(output.code, Some(2), "{}", output.stderr);
     for words in [
         "Read-only file system",
         history.to_str().unwrap(),
         "name a history directory that can be written",
     ] {
-        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
     }
 }
 
@@ -220,8 +226,8 @@ async fn a_plugin_goes_live_even_if_the_store_cannot_save_it() {
             .await
             .unwrap();
         assert!(warning.text.contains(words), "{name}: {}", warning.text);
-        let failed = write_failures(&program, "store").await;
-        assert!(failed > Some(0.0), "{name}: {failed:?}");
+        let failure_count = write_failures(&program, "store").await;
+        assert!(failure_count > Some(0.0), "{name}: {failure_count:?}");
     }
 }
 
@@ -238,22 +244,25 @@ async fn a_change_is_refused_if_the_definition_files_are_read_only() {
         .start()
         .await
         .unwrap();
-    let before = program.status().await.unwrap();
+    let initial_status = program.status().await.unwrap();
     let reply = hot.post(&program, "/v1/definitions", &second(&hot)).await;
-    let told = reply.text();
-    assert_eq!(reply.status, 503, "{told}");
+    let message = reply.text();
+    assert_eq!(reply.status, 503, "{message}");
     assert!(
-        told.contains("Read-only file system") && told.contains("definitions"),
-        "{told}"
+        message.contains("Read-only file system") && message.contains("definitions"),
+        "{message}"
     );
     let status = program.status().await.unwrap();
-    assert_eq!(status["revision"], before["revision"], "{status:#}");
+    assert_eq!(status["revision"], initial_status["revision"], "{status:#}");
     assert_eq!(hot.version(&program).await, Some(1));
 
     end(program).await;
     let program = hot.start().await;
-    let told = hot.annotations(&program).await;
-    assert!(!told.contains_key("version.admittance.dev/second"), "{told:?}");
+    let annotations = hot.annotations(&program).await;
+    assert!(
+        !annotations.contains_key("version.admittance.dev/second"),
+        "{annotations:?}"
+    );
     assert_eq!(contents(&definitions).len(), 1);
     assert_eq!(program.status().await.unwrap()["problem"], Value::Null);
 }

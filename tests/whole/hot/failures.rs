@@ -135,10 +135,10 @@ fn component(package: &str) -> Vec<u8> {
     fs::read(source(package).trim_start_matches("file:")).unwrap()
 }
 
-async fn failed(program: &Admittance) -> f64 {
+async fn failed_table_count(program: &Admittance) -> f64 {
     let metrics = program.metrics().await.unwrap();
-    let failed = metrics.sum("admittance_tables_total", &[("result", "failed")]);
-    failed.unwrap_or_default()
+    let failure_count = metrics.sum("admittance_tables_total", &[("result", "failed")]);
+    failure_count.unwrap_or_default()
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ signatures:
     let program = hot.start().await;
     for (row, version) in ROWS.iter().zip(2..) {
         let name = row.name;
-        let (failed_before, mark) = (failed(&program).await, program.mark());
+        let (failed_before, mark) = (failed_table_count(&program).await, program.mark());
         let before = program.status().await.unwrap();
         (row.break_it)(&hot);
         let line = program
@@ -169,10 +169,10 @@ signatures:
             .unwrap();
 
         let status = program.status().await.unwrap();
-        let told = mistakes(&status);
+        let status_mistakes = mistakes(&status);
         for words in row.words {
             assert!(
-                told.contains(words),
+                status_mistakes.contains(words),
                 "{name}: {words:?} in /v1/status: {status:#}"
             );
             assert!(
@@ -189,7 +189,7 @@ signatures:
         assert_eq!(line.field("level"), "ERROR", "{name}");
         assert!(program.is_ready().await, "{name}");
         assert!(!hot.is_current(&program).await, "{name}");
-        let has_failed = failed(&program).await > failed_before;
+        let has_failed = failed_table_count(&program).await > failed_before;
         assert_eq!(has_failed, !row.is_retried, "{name}");
         assert_eq!(status["revision"], before["revision"], "{name}");
         assert_eq!(status["liveSince"], before["liveSince"], "{name}");

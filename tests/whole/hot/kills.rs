@@ -11,11 +11,14 @@ async fn a_restart_after_a_kill_serves_a_complete_table() {
     let seed = fastrand::u64(..);
     println!("the seed is {seed}");
     let killed = Kills { rounds: 6, seed }
-        .run(|round, what| println!("{round}: {what}"))
+        .run(|round, message| println!("{round}: {message}"))
         .await
         .unwrap();
     assert!(killed.problems.is_empty(), "of the seed {seed}: {killed:#?}");
-    assert_eq!(killed.new + killed.known + killed.starting, 6);
+    assert_eq!(
+        killed.new_module_kills + killed.known_module_kills + killed.start_kills,
+        6
+    );
 }
 
 /// The compiler works on the module for minutes. SIGTERM must stop both the program and the compiler before that.
@@ -33,7 +36,7 @@ async fn a_signal_stops_the_program_and_its_compiler() {
     let compilers = program.children().unwrap();
 
     program.terminate().unwrap();
-    let status = program.ended().await.unwrap();
+    let status = program.wait_for_end().await.unwrap();
     assert!(status.success(), "{status}");
     let is_gone = async || compilers.iter().all(|id| !is_compiler(id));
     hot.until(&program, "the end of the compiler", is_gone).await;

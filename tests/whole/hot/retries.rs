@@ -51,7 +51,7 @@ async fn a_download_is_retried_until_its_server_is_up() {
         status["chains"][0]["stages"][0]["hook"]["source"], source,
         "{status:#}"
     );
-    assert_eq!(server.begun(), 1, "it was fetched once");
+    assert_eq!(server.download_count(), 1, "it was fetched once");
 
     // The store has the module that was fetched, so the program can start again without the module server.
     drop(server);

@@ -30,8 +30,8 @@ impl Hot {
         Self::configured("").await
     }
 
-    /// Creates the files of a driver whose configuration is the usual one with `more` appended.
-    pub(super) async fn configured(more: &str) -> Self {
+    /// Creates the files of a driver whose configuration is the usual one with `additions` appended.
+    pub(super) async fn configured(additions: &str) -> Self {
         let hot = Self {
             directory: tempfile::tempdir().unwrap(),
             upstream: FakeUpstream::forgetful().await.unwrap(),
@@ -40,7 +40,7 @@ impl Hot {
         };
         fs::create_dir(hot.path("definitions")).unwrap();
         fs::create_dir(hot.path("modules")).unwrap();
-        fs::write(hot.path("admittance.yaml"), format!("{CONFIG}{more}")).unwrap();
+        fs::write(hot.path("admittance.yaml"), format!("{CONFIG}{additions}")).unwrap();
         fs::write(hot.chain_file(), hot.usual_chain()).unwrap();
         fs::write(hot.module(), hot.bytes(1)).unwrap();
         hot
@@ -111,9 +111,9 @@ impl Hot {
         Versions::number(annotations.get("version.admittance.dev/stage")?)
     }
 
-    pub(super) async fn until_version(&self, program: &Admittance, what: &str, version: u32) {
-        let is_it = async || self.version(program).await == Some(version);
-        self.until(program, what, is_it).await;
+    pub(super) async fn until_version(&self, program: &Admittance, event: &str, version: u32) {
+        let has_version = async || self.version(program).await == Some(version);
+        self.until(program, event, has_version).await;
         self.until_written(program).await;
     }
 
@@ -125,16 +125,16 @@ impl Hot {
             .unwrap()
     }
 
-    pub(super) async fn until(&self, program: &Admittance, what: &str, is_so: impl AsyncFn() -> bool) {
+    pub(super) async fn until(&self, program: &Admittance, event: &str, condition: impl AsyncFn() -> bool) {
         let mut turns = tokio::time::interval(POLL);
-        let asking = async {
-            while !is_so().await {
+        let wait = async {
+            while !condition().await {
                 turns.tick().await;
             }
         };
-        if tokio::time::timeout(NEVER, asking).await.is_err() {
+        if tokio::time::timeout(NEVER, wait).await.is_err() {
             let log: Vec<_> = program.log().into_iter().map(|line| line.text).collect();
-            panic!("{what}: never; the log:\n{}", log.join("\n"));
+            panic!("{event}: never; the log:\n{}", log.join("\n"));
         }
     }
 

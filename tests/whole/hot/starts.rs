@@ -36,9 +36,9 @@ async fn the_last_live_table_is_served_when_definitions_are_broken() {
         let hot = Hot::new().await;
         // The definitions are invalid before the first start, so the program has no earlier definitions to serve.
         break_it(&hot);
-        let ended = hot.serve().finish().await.unwrap();
-        assert_eq!(ended.code, Some(2), "{name}: {}", ended.stderr);
-        assert!(ended.stderr.contains(words), "{name}: {}", ended.stderr);
+        let output = hot.serve().finish().await.unwrap();
+        assert_eq!(output.code, Some(2), "{name}: {}", output.stderr);
+        assert!(output.stderr.contains(words), "{name}: {}", output.stderr);
 
         fs::create_dir_all(hot.path("definitions")).unwrap();
         replace(&hot.chain_file(), hot.usual_chain()).unwrap();
@@ -53,12 +53,16 @@ async fn the_last_live_table_is_served_when_definitions_are_broken() {
         assert_eq!(status["revision"], before["revision"], "{name}");
         assert!(mistakes(&status).contains(words), "{name}: {status:#}");
         assert!(!hot.is_current(&program).await, "{name}");
-        let is_told = |line: &admittance_tests::ProgramLogLine| {
+        let is_error_log = |line: &admittance_tests::ProgramLogLine| {
             line.field("level") == "ERROR"
                 && line.message().contains("last live table")
                 && line.message().contains(words)
         };
-        assert!(program.log().iter().any(is_told), "{name}: {:#?}", program.log());
+        assert!(
+            program.log().iter().any(is_error_log),
+            "{name}: {:#?}",
+            program.log()
+        );
 
         fs::create_dir_all(hot.path("definitions")).unwrap();
         hot.put(3);
@@ -93,13 +97,13 @@ async fn a_rollback_holds_until_the_files_change() {
     // rollback is still in effect after a restart.
     let mut program = program;
     program.terminate().unwrap();
-    program.ended().await.unwrap();
+    program.wait_for_end().await.unwrap();
     hot.put(2);
     let program = hot.start().await;
     assert_eq!(hot.version(&program).await, Some(1));
-    let again = program.status().await.unwrap();
+    let restarted_status = program.status().await.unwrap();
     assert_eq!(
-        (&again["revision"], &again["origin"]),
+        (&restarted_status["revision"], &restarted_status["origin"]),
         (&status["revision"], &status["origin"])
     );
 
@@ -114,14 +118,14 @@ async fn a_rollback_holds_until_the_files_change() {
 async fn two_programs_cannot_share_a_history() {
     let hot = Hot::new().await;
     let program = hot.start().await;
-    let ended = hot.serve().finish().await.unwrap();
-    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    let output = hot.serve().finish().await.unwrap();
+    assert_eq!(output.code, Some(2), "{}", output.stderr);
     for words in [
         &format!("it is in use by process {}", program.id().unwrap()),
         hot.path("history").to_str().unwrap(),
         "a history directory of its own",
     ] {
-        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
     }
     // The store is not locked, so another program may use it at the same time. Only a history is locked, so the other
     // program gets a history of its own.
@@ -152,11 +156,11 @@ async fn a_damaged_revision_is_skipped_at_startup() {
     fs::write(hot.chain_file(), "kind: [").unwrap();
     let program = hot.start().await;
     assert_eq!(hot.version(&program).await, Some(2), "the newest that is whole");
-    let is_told = program
+    let is_logged = program
         .log()
         .iter()
         .any(|line| line.field("level") == "WARN" && line.text.contains("0000000003.revision"));
-    assert!(is_told, "{:#?}", program.log());
+    assert!(is_logged, "{:#?}", program.log());
 }
 
 #[tokio::test]

@@ -202,7 +202,7 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
         .server
         .put("reports", report("of-another-installation", &labels));
     first.program.terminate().unwrap();
-    first.program.ended().await.unwrap();
+    first.program.wait_for_end().await.unwrap();
     until_reported(&setting, "reports", "shop", &[]).await;
     assert_eq!(setting.server.objects("reports").len(), 3);
     setting
@@ -273,11 +273,15 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     )
     .await;
     assert_eq!(report["kind"], "PolicyReport");
-    let refused = |line: &admittance_tests::ProgramLogLine| {
+    let reports_refusal = |line: &admittance_tests::ProgramLogLine| {
         line.message().contains("the audit is not complete")
             && line.message().contains("cannot list resource \"nodes\"")
     };
-    server.program.until_logged("the refusal", refused).await.unwrap();
+    server
+        .program
+        .until_logged("the refusal", reports_refusal)
+        .await
+        .unwrap();
     let status = audit(&server.program).await;
     assert!(
         status["problems"]["nodes"].as_str().unwrap().contains("403"),
@@ -286,11 +290,11 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     let metrics = server.program.metrics().await.unwrap();
     let incomplete = metrics.sum("admittance_audits_total", &[("result", "incomplete")]);
     assert_eq!(incomplete, Some(1.0));
-    let shown = server.run_command(&["status"]).await;
+    let status_output = server.run_command(&["status"]).await;
     assert!(
-        shown.stdout.contains("objects: 2 allowed, 2 denied"),
+        status_output.stdout.contains("objects: 2 allowed, 2 denied"),
         "{}",
-        shown.stdout
+        status_output.stdout
     );
 
     setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
@@ -303,10 +307,14 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
 
     setting.server.forbid("patch", "policyreports");
     setting.server.put("pods", pod("web", "new", &json!({})));
-    let refused = |line: &admittance_tests::ProgramLogLine| {
+    let reports_refusal = |line: &admittance_tests::ProgramLogLine| {
         line.message().contains("cannot patch resource \"policyreports\"")
     };
-    server.program.until_logged("the refusal", refused).await.unwrap();
+    server
+        .program
+        .until_logged("the refusal", reports_refusal)
+        .await
+        .unwrap();
     setting.server.become_unavailable();
     setting.server.allow("patch", "policyreports");
     setting.server.become_available();
@@ -348,7 +356,7 @@ async fn existing_objects_are_audited_by_plugins_and_webhooks() {
         {"name": "ask", "webhook": webhook},
     ]);
     setting.server.put(PLURAL, chain);
-    let denied = async |expected: &[(&str, &str)]| {
+    let until_denied = async |expected: &[(&str, &str)]| {
         eventually(&format!("{expected:?} are denied"), async || {
             let report = setting.server.object("reports", "shop", NAME).unwrap_or_default();
             let results = report["results"].as_array().cloned().unwrap_or_default();
@@ -363,14 +371,14 @@ async fn existing_objects_are_audited_by_plugins_and_webhooks() {
 
     let audit = "rate: 1000";
     let mut first = start_with(&setting, audit, &hooks.resolve()).await;
-    denied(&[("bad", "images")]).await;
+    until_denied(&[("bad", "images")]).await;
     assert_eq!(hooks.calls("/ask").len(), 0);
     first.program.terminate().unwrap();
-    first.program.ended().await.unwrap();
+    first.program.wait_for_end().await.unwrap();
 
     let audit = format!("{audit}, callWebhooks: true");
     let _second = start_with(&setting, &audit, &hooks.resolve()).await;
-    denied(&[("bad", "images"), ("worse", "ask")]).await;
+    until_denied(&[("bad", "images"), ("worse", "ask")]).await;
     let calls = hooks.calls("/ask");
     assert!(calls.iter().all(|call| call.review["request"]["dryRun"] == true));
 }
@@ -381,25 +389,26 @@ async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
     let setting = Setting::new();
     put_looking_up(&setting);
     setting.server.put(PLURAL, looking_up());
-    let as_user = "rate: 1000, user: auditor, groups: [ops, dev]";
-    let server = start_with(&setting, as_user, "").await;
-    let found = |report: &Value| {
-        let mut found: Vec<_> = results(report)
+    let user_options = "rate: 1000, user: auditor, groups: [ops, dev]";
+    let server = start_with(&setting, user_options, "").await;
+    let first_results = |report: &Value| {
+        let mut object_results: Vec<_> = results(report)
             .into_iter()
             .map(|(name, message)| (name.to_owned(), message.to_owned()))
             .collect();
         // If the messages for CREATE and UPDATE differ, an object has two results in the report. Only the first result
         // of each object is kept.
-        found.dedup_by_key(|(name, _)| name.clone());
-        found
+        object_results.dedup_by_key(|(name, _)| name.clone());
+        object_results
     };
     eventually("what is refused is reported", async || {
         let report = setting.server.object("reports", "shop", NAME).unwrap_or_default();
-        let found = found(&report);
-        let is_told = |((name, found), (expected, _, message)): (&(String, String), (&str, &str, &str))| {
-            name == expected && found.contains(message)
-        };
-        found.len() == LOOKED_UP.len() && found.iter().zip(LOOKED_UP).all(is_told)
+        let reported_results = first_results(&report);
+        let is_reported =
+            |((name, actual_message), (expected, _, message)): (&(String, String), (&str, &str, &str))| {
+                name == expected && actual_message.contains(message)
+            };
+        reported_results.len() == LOOKED_UP.len() && reported_results.iter().zip(LOOKED_UP).all(is_reported)
     })
     .await;
     assert_eq!(setting.server.object("reports", "web", NAME), None);
@@ -472,11 +481,11 @@ async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
     }
     setting.server.put(PLURAL, chain("no team"));
     let server = start_with(&setting, "rate: 1000", "").await;
-    let before = server.program.resident_memory().unwrap();
-    let mut most = before;
+    let initial_memory = server.program.resident_memory().unwrap();
+    let mut peak_memory = initial_memory;
     let mut last = Value::Null;
     eventually("everything is audited", async || {
-        most = most.max(server.program.resident_memory().unwrap());
+        peak_memory = peak_memory.max(server.program.resident_memory().unwrap());
         last = audit(&server.program).await["last"].take();
         !last.is_null()
     })
@@ -485,12 +494,15 @@ async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
     println!(
         "audit of {objects} objects: {seconds:.1} s, {:.0} MB of memory before and {:.0} MB at most",
-        megabytes(before),
-        megabytes(most)
+        megabytes(initial_memory),
+        megabytes(peak_memory)
     );
     assert_eq!(last["listed"], objects);
     assert_eq!(audit(&server.program).await["objects"]["denied"], objects / 10);
     if is_soak {
-        assert!(seconds < SECONDS && most < MEMORY, "{seconds} s, {most} bytes");
+        assert!(
+            seconds < SECONDS && peak_memory < MEMORY,
+            "{seconds} s, {peak_memory} bytes"
+        );
     }
 }

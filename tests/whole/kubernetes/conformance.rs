@@ -22,17 +22,20 @@ use admittance_tests::repository;
 use self::list::{LIST, RowStatus};
 
 /// Checks that a test has run all cases of a group of the list, except those that are tested elsewhere.
-fn ran<'a>(group: &str, rows: impl IntoIterator<Item = &'a str>) {
-    let mut ran: Vec<_> = rows.into_iter().collect();
-    ran.sort_unstable();
-    ran.dedup();
+fn assert_rows<'a>(group: &str, rows: impl IntoIterator<Item = &'a str>) {
+    let mut tested_rows: Vec<_> = rows.into_iter().collect();
+    tested_rows.sort_unstable();
+    tested_rows.dedup();
     let is_ours = |standing: &RowStatus| matches!(standing, RowStatus::Met | RowStatus::Differs(_));
     let in_group = LIST
         .iter()
         .filter(|(row, _, standing)| self::group(row) == group && is_ours(standing));
     let mut expected: Vec<_> = in_group.map(|(row, ..)| *row).collect();
     expected.sort_unstable();
-    assert_eq!(ran, expected, "the rows of {group} that a test here must hold");
+    assert_eq!(
+        tested_rows, expected,
+        "the rows of {group} that a test here must hold"
+    );
 }
 
 fn group(row: &str) -> &str {
@@ -42,7 +45,7 @@ fn group(row: &str) -> &str {
 #[test]
 fn every_row_of_the_conformance_list_is_tested() {
     let mut groups: BTreeMap<usize, [usize; 3]> = BTreeMap::new();
-    for (index, (row, says, standing)) in LIST.iter().enumerate() {
+    for (index, (row, description, standing)) in LIST.iter().enumerate() {
         let number: usize = group(row)[1..].parse().unwrap();
         let counts = groups.entry(number).or_default();
         let expected = format!("C{number}.{}", counts.iter().sum::<usize>() + 1);
@@ -62,7 +65,7 @@ fn every_row_of_the_conformance_list_is_tested() {
             RowStatus::Differs(why) => format!("differs: {why}"),
             RowStatus::Outside(why) => format!("outside: {why}"),
         };
-        println!("{row:7} {says}: {word}");
+        println!("{row:7} {description}: {word}");
         let column = match standing {
             RowStatus::Met | RowStatus::MetIn(_) | RowStatus::MetBy(..) => 0,
             RowStatus::Differs(_) => 1,

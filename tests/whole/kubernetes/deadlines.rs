@@ -137,9 +137,11 @@ async fn a_hanging_stage_in_audit_mode_refuses_no_request() {
     let stages = format!("{audit}      mode: Audit\n{second}");
     let server = Server::start(&hooks.resolve(), &chain("audited", &stages)).await;
     let review = POD.review("a");
-    let sent = server.review("/mutate/audited?timeout=1s", &review);
+    let request = server.review("/mutate/audited?timeout=1s", &review);
     // The stage's timeout is 30 s. A reply within 15 s shows that the server did not wait for the stage, and 15 s are
     // enough for a busy machine.
-    let answer = tokio::time::timeout(Duration::from_secs(15), sent).await.unwrap();
+    let answer = tokio::time::timeout(Duration::from_secs(15), request)
+        .await
+        .unwrap();
     assert!(answer.is_allowed() && answer.patch().is_some(), "{answer:?}");
 }

@@ -30,7 +30,7 @@ async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
     let server = Server::start(&hooks.resolve(), &documents).await;
     let review = POD.review("order");
     let verdict = server.review("/mutate", &review).await;
-    let seen: Vec<_> = hooks.calls("/").iter().map(labels).collect();
+    let call_labels: Vec<_> = hooks.calls("/").iter().map(labels).collect();
     let expected = [
         ("/z", ["remove"].as_slice()),
         ("/b", &["remove", "z"]),
@@ -39,13 +39,13 @@ async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
         ("/selecting", &["remove", "z", "b", "a", "y"]),
     ]
     .map(|(path, labels)| (path.to_owned(), labels.iter().map(|&s| s.to_owned()).collect()));
-    assert_eq!(seen, expected);
+    assert_eq!(call_labels, expected);
     let object = verdict.applied_to(&review["request"]["object"]);
-    let mut wanted = review["request"]["object"].clone();
-    wanted["metadata"]["labels"] = json!({
+    let mut expected_object = review["request"]["object"].clone();
+    expected_object["metadata"]["labels"] = json!({
         "remove": "me", "z": "seen", "b": "seen", "a": "seen", "y": "seen", "selecting": "seen",
     });
-    assert_eq!(object, wanted);
+    assert_eq!(object, expected_object);
 }
 
 fn labels(call: &HookCall) -> (String, Vec<String>) {

@@ -96,8 +96,9 @@ async fn denials_are_reported_as_kubernetes_events() {
     }
     let denied = events(&setting, "Denied", 3).await;
     let of = |kind: &str| {
-        let is_it = |event: &&Value| event["regarding"]["kind"] == kind || event["related"]["kind"] == kind;
-        denied.iter().rev().find(is_it).unwrap()
+        let concerns_kind =
+            |event: &&Value| event["regarding"]["kind"] == kind || event["related"]["kind"] == kind;
+        denied.iter().rev().find(concerns_kind).unwrap()
     };
     let uids: Vec<_> = denied.iter().map(|event| &event["regarding"]["uid"]).collect();
     assert!(

@@ -55,28 +55,52 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
     const JSON: Option<&str> = Some("application/json");
     let server = Server::start("", &chains()).await;
     let review = POD.review("u");
-    let with = |pointer: &str, value: Value| {
+    let review_with = |pointer: &str, value: Value| {
         let mut review = review.clone();
         *review.pointer_mut(pointer).unwrap() = value;
         review.to_string()
     };
-    let right = review.to_string();
+    let valid_review = review.to_string();
     let answer = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "response": {"uid": "u", "allowed": true},
     });
     // (method, path, Content-Type, Content-Encoding, body, expected status, part of the expected message)
     let table: Vec<(&str, &str, Option<&str>, Option<&str>, String, u16, &str)> = vec![
-        ("POST", "/admit", JSON, None, right.clone(), 200, ""),
-        ("POST", "/admit?timeout=30s", JSON, None, right.clone(), 200, ""),
-        ("POST", "/mutate/mirror?x=y", JSON, None, right.clone(), 200, ""),
-        ("POST", "/validate/tags", JSON, None, right.clone(), 200, ""),
+        ("POST", "/admit", JSON, None, valid_review.clone(), 200, ""),
+        (
+            "POST",
+            "/admit?timeout=30s",
+            JSON,
+            None,
+            valid_review.clone(),
+            200,
+            "",
+        ),
+        (
+            "POST",
+            "/mutate/mirror?x=y",
+            JSON,
+            None,
+            valid_review.clone(),
+            200,
+            "",
+        ),
+        (
+            "POST",
+            "/validate/tags",
+            JSON,
+            None,
+            valid_review.clone(),
+            200,
+            "",
+        ),
         (
             "POST",
             "/admit",
             Some("application/json; charset=utf-8"),
             None,
-            right.clone(),
+            valid_review.clone(),
             200,
             "",
         ),
@@ -85,7 +109,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit",
             Some("Application/JSON"),
             Some("identity"),
-            right.clone(),
+            valid_review.clone(),
             200,
             "",
         ),
@@ -103,7 +127,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/mutate/mirror",
             JSON,
             None,
-            right.clone(),
+            valid_review.clone(),
             405,
             "sent with POST, not PUT",
         ),
@@ -112,7 +136,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/",
             JSON,
             None,
-            right.clone(),
+            valid_review.clone(),
             404,
             "\"/\" is not a path for reviews",
         ),
@@ -121,7 +145,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admission",
             JSON,
             None,
-            right.clone(),
+            valid_review.clone(),
             404,
             "use /mutate, /validate or /admit",
         ),
@@ -130,7 +154,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit/mirror",
             JSON,
             None,
-            right.clone(),
+            valid_review.clone(),
             404,
             "is not a path for reviews",
         ),
@@ -139,7 +163,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/mutate/absent",
             JSON,
             None,
-            right.clone(),
+            valid_review.clone(),
             404,
             "there is no chain absent of the phase Mutating; the chains of this phase: mirror",
         ),
@@ -148,7 +172,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/mutate/tags",
             JSON,
             None,
-            right.clone(),
+            valid_review.clone(),
             404,
             "the chain tags is of the phase Validating: use /validate/tags",
         ),
@@ -157,7 +181,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/validate/mirror",
             JSON,
             None,
-            right.clone(),
+            valid_review.clone(),
             404,
             "the chain mirror is of the phase Mutating: use /mutate/mirror",
         ),
@@ -166,7 +190,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit?timeout=soon",
             JSON,
             None,
-            right.clone(),
+            valid_review.clone(),
             400,
             "the timeout \"soon\"",
         ),
@@ -175,7 +199,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit",
             None,
             None,
-            right.clone(),
+            valid_review.clone(),
             415,
             "has no Content-Type",
         ),
@@ -184,11 +208,19 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit",
             Some("text/plain"),
             None,
-            right.clone(),
+            valid_review.clone(),
             415,
             "\"text/plain\"",
         ),
-        ("POST", "/admit", JSON, Some("gzip"), right.clone(), 415, "gzip"),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            Some("gzip"),
+            valid_review.clone(),
+            415,
+            "gzip",
+        ),
         (
             "POST",
             "/admit",
@@ -203,7 +235,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit",
             JSON,
             None,
-            right[..100].to_owned(),
+            valid_review[..100].to_owned(),
             400,
             "not an AdmissionReview: EOF",
         ),
@@ -212,7 +244,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit",
             JSON,
             None,
-            format!("{right}x"),
+            format!("{valid_review}x"),
             400,
             "trailing characters",
         ),
@@ -248,7 +280,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit",
             JSON,
             None,
-            with("/apiVersion", json!("admission.k8s.io/v2")),
+            review_with("/apiVersion", json!("admission.k8s.io/v2")),
             400,
             "apiVersion is `admission.k8s.io/v2`",
         ),
@@ -266,7 +298,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit",
             JSON,
             None,
-            with("/request/operation", json!("PATCH")),
+            review_with("/request/operation", json!("PATCH")),
             400,
             "request.operation: `PATCH`",
         ),
@@ -275,7 +307,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit",
             JSON,
             None,
-            with("/request/object", json!([1])),
+            review_with("/request/object", json!([1])),
             400,
             "request.object",
         ),
@@ -284,7 +316,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit",
             JSON,
             None,
-            with("/request/oldObject", json!("x")),
+            review_with("/request/oldObject", json!("x")),
             400,
             "request.oldObject",
         ),
@@ -293,7 +325,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit",
             JSON,
             None,
-            with("/request/dryRun", json!("no")),
+            review_with("/request/dryRun", json!("no")),
             400,
             "expected a boolean",
         ),
@@ -302,7 +334,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             "/admit",
             JSON,
             None,
-            with("/request/userInfo", json!(1)),
+            review_with("/request/userInfo", json!(1)),
             400,
             "not an AdmissionReview",
         ),
@@ -362,11 +394,11 @@ const HEAD: &str = "POST /admit HTTP/1.1\r\nhost: localhost\r\ncontent-type: app
 
 /// Reads the only reply on a connection, and returns its status.
 async fn status(stream: &mut TcpStream) -> u16 {
-    let mut read = Vec::new();
-    while !read.windows(4).any(|window| window == b"\r\n\r\n") {
-        assert_ne!(stream.read_buf(&mut read).await.unwrap(), 0, "no reply");
+    let mut reply_bytes = Vec::new();
+    while !reply_bytes.windows(4).any(|window| window == b"\r\n\r\n") {
+        assert_ne!(stream.read_buf(&mut reply_bytes).await.unwrap(), 0, "no reply");
     }
-    let text = String::from_utf8_lossy(&read).into_owned();
+    let text = String::from_utf8_lossy(&reply_bytes).into_owned();
     text.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
@@ -387,13 +419,13 @@ async fn a_review_of_seven_mebibytes_is_accepted() {
     stream.write_all(head.as_bytes()).await.unwrap();
     assert_eq!(status(&mut stream).await, 413);
 
-    for (more, expected) in [("0\r\n\r\n", 200), ("1\r\nx\r\n", 413)] {
+    for (rest, expected) in [("0\r\n\r\n", 200), ("1\r\nx\r\n", 413)] {
         let mut stream = connect(&server).await;
         let head = format!("{HEAD}transfer-encoding: chunked\r\n\r\n{LIMIT:x}\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(largest.as_bytes()).await.unwrap();
-        stream.write_all(format!("\r\n{more}").as_bytes()).await.unwrap();
-        assert_eq!(status(&mut stream).await, expected, "{more:?}");
+        stream.write_all(format!("\r\n{rest}").as_bytes()).await.unwrap();
+        assert_eq!(status(&mut stream).await, expected, "{rest:?}");
     }
 }
 
@@ -446,17 +478,17 @@ definitions: [chains.yaml]
     let reply = client.send(request(&other, &POD.review("first"))).await.unwrap();
     assert_eq!((reply.status.as_u16(), reply.version), (200, Version::HTTP_2));
 
-    let mut sent = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for number in 0..REVIEWS {
         let (client, url) = (client.clone(), server.program.tls_url("/validate/together"));
-        sent.spawn(async move {
+        tasks.spawn(async move {
             let review = POD.review(&format!("u{number}"));
             let reply = client.send(request(&url, &review)).await.unwrap();
             assert_eq!(reply.json().unwrap()["response"]["uid"], format!("u{number}"));
             reply.version
         });
     }
-    let versions = sent.join_all().await;
+    let versions = tasks.join_all().await;
     assert_eq!(versions, [Version::HTTP_2; REVIEWS]);
     let metrics = server.program.metrics().await.unwrap();
     assert_eq!(metrics.sum("admittance_http_connections", &[]), Some(1.0));

@@ -48,14 +48,14 @@ fn loaded(program: &Admittance) -> usize {
 }
 
 async fn until_written(setting: &Setting, expected: usize) {
-    let written = || setting.server.count("patch", "/status");
+    let status_write_count = || setting.server.count("patch", "/status");
     let wait = async {
-        while written() != expected {
+        while status_write_count() != expected {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     let result = tokio::time::timeout(NEVER, wait).await;
-    assert!(result.is_ok(), "{} instead of {expected}", written());
+    assert!(result.is_ok(), "{} instead of {expected}", status_write_count());
 }
 
 #[tokio::test]
@@ -100,14 +100,14 @@ async fn thousands_of_chains_are_ready_soon() {
     }
     let store = TempDir::new().unwrap();
     let start = async || {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut server = start_storing(&setting, "", store.path()).await;
         until_ready(&server.program).await;
-        let ready = begun.elapsed();
+        let ready = started.elapsed();
         let status = server.program.status().await.unwrap();
         assert_eq!(status["chains"].as_array().unwrap().len(), chains);
         server.program.terminate().unwrap();
-        server.program.ended().await.unwrap();
+        server.program.wait_for_end().await.unwrap();
         ready
     };
     let (cold, warm) = (start().await, start().await);

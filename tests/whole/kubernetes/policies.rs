@@ -139,7 +139,7 @@ async fn kubewarden_policies_are_served() {
     let (_, refused) = review(&server, "liars", &team, &none).await;
     assert!(refused.message().contains("changes the object"), "{refused:?}");
 
-    for (act, says) in [
+    for (act, message) in [
         ("panic", "it was told to panic"),
         ("loop", "within"),
         ("fill", "bytes of memory"),
@@ -149,14 +149,14 @@ async fn kubewarden_policies_are_served() {
     ] {
         let (_, refused) = review(&server, "test", &team, &json!({"act": act})).await;
         assert!(!refused.is_allowed(), "{act}");
-        assert!(refused.message().contains(says), "{act}: {refused:?}");
+        assert!(refused.message().contains(message), "{act}: {refused:?}");
     }
-    for (act, says) in [
+    for (act, message) in [
         ("panic", "it was told to panic"),
         ("verify-image", "no signer is named"),
     ] {
         let (_, refused) = review(&server, "programs", &owned, &json!({"act": act})).await;
-        assert!(refused.message().contains(says), "{act}: {refused:?}");
+        assert!(refused.message().contains(message), "{act}: {refused:?}");
     }
 }
 
@@ -181,7 +181,7 @@ async fn kubewarden_policy_groups_are_served() {
         json!(["labels are checked"]),
         "{refused:?}"
     );
-    for (labels, annotations, says) in [
+    for (labels, annotations, message) in [
         (json!({"team": "a"}), none.clone(), ""),
         // The object has the label that the policy `unchanged` would add, so the policy changes nothing.
         (json!({"owner": "b", "checked": "yes"}), none.clone(), ""),
@@ -206,11 +206,11 @@ async fn kubewarden_policy_groups_are_served() {
         let (_, verdict) = review(&server, "groups", &labels, &annotations).await;
         assert_eq!(
             verdict.is_allowed(),
-            says.is_empty(),
+            message.is_empty(),
             "{labels} {annotations}: {verdict:?}"
         );
-        if !says.is_empty() {
-            assert!(verdict.message().contains(says), "{says}: {verdict:?}");
+        if !message.is_empty() {
+            assert!(verdict.message().contains(message), "{message}: {verdict:?}");
         }
     }
 }
@@ -245,25 +245,25 @@ async fn inspect_and_check_accept_kubewarden_policies() {
         "  policyServer: other\n  settings: { required: \"\" }\n",
     );
     let store = store().display().to_string();
-    let known = group(&module("guest_policy"), &module("guest_policy_program"));
-    for (text, code, says) in [
+    let group_text = group(&module("guest_policy"), &module("guest_policy_program"));
+    for (text, code, message) in [
         (
-            known.replace("required: team", "required: \"\""),
+            group_text.replace("required: team", "required: \"\""),
             1,
             "policies.yaml:10:",
         ),
         (
-            known.replace("required: team", "required: \"\""),
+            group_text.replace("required: team", "required: \"\""),
             1,
             "stage known/labelled of chain namespaced-group-groups-known: the plugin rejected its settings: `required` is empty",
         ),
         (
-            known.replace(" && unchanged()", ""),
+            group_text.replace(" && unchanged()", ""),
             0,
             "spec.policies.unchanged: the expression does not use it; write `unchanged()` in the expression",
         ),
         (
-            known.replace("unchanged()", "changed()"),
+            group_text.replace("unchanged()", "changed()"),
             1,
             "there is no `changed` in the group",
         ),
@@ -282,8 +282,8 @@ async fn inspect_and_check_accept_kubewarden_policies() {
         let check = admittance(&["check", file.to_str().unwrap(), "--store", &store]).await;
         assert_eq!(check.code, Some(code), "{}{}", check.stdout, check.stderr);
         assert!(
-            check.stdout.contains(says),
-            "{says}: {}{}",
+            check.stdout.contains(message),
+            "{message}: {}{}",
             check.stdout,
             check.stderr
         );

@@ -32,13 +32,13 @@ fn recorded() -> Vec<RecordedCall> {
             let (_, query) = call["path"].as_str().unwrap().split_once('?').unwrap();
             let headers = call["headers"].as_object().unwrap();
             // When the test sends the recorded request again, its client sets `Host` and `Content-Length` itself.
-            let kept = headers
+            let sent_headers = headers
                 .iter()
                 .filter(|(name, _)| !["Host", "Content-Length"].contains(&name.as_str()));
             exchanges.push(RecordedCall {
                 file: file.clone(),
                 query: query.to_owned(),
-                headers: kept
+                headers: sent_headers
                     .map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()))
                     .collect(),
                 review: call["review"].clone(),
@@ -192,13 +192,13 @@ fn expected(change: RecordedChange, object: &Value) -> Value {
 async fn every_recorded_review_is_answered() {
     let server = Server::start("", &chains()).await;
     let http2 = server.http2_client();
-    let mut sent: Vec<(String, usize)> = Vec::new();
+    let mut sent_counts: Vec<(String, usize)> = Vec::new();
     for exchange in recorded() {
         let row = FILES.iter().find(|(file, ..)| *file == exchange.file);
         let (file, _, change, images) = *row.unwrap_or_else(|| panic!("{} has no row", exchange.file));
-        match sent.last_mut() {
+        match sent_counts.last_mut() {
             Some((last, count)) if *last == file => *count += 1,
-            _ => sent.push((file.to_owned(), 1)),
+            _ => sent_counts.push((file.to_owned(), 1)),
         }
         let plain = check(&server, &server.client, &exchange, change, images).await;
         assert_eq!(plain, Version::HTTP_11, "{file}");
@@ -209,7 +209,7 @@ async fn every_recorded_review_is_answered() {
         .iter()
         .map(|(file, count, ..)| ((*file).to_owned(), *count))
         .collect();
-    assert_eq!(sent, expected, "every row was sent");
+    assert_eq!(sent_counts, expected, "every row was sent");
 }
 
 /// Sends a recorded review to each path of the server, and checks the verdicts. Returns the replies' HTTP version.
@@ -242,10 +242,10 @@ async fn check(
         assert_eq!(verdict.is_allowed(), !refuses, "{file} {path}: {verdict:?}");
         if refuses {
             assert_eq!(verdict.code(), 403, "{file} {path}");
-            let told = verdict
+            let has_reason = verdict
                 .message()
                 .starts_with("stage tags of chain tags denied the request: ");
-            assert!(told, "{file} {path}: {}", verdict.message());
+            assert!(has_reason, "{file} {path}: {}", verdict.message());
             continue;
         }
         let change = match (path, change) {

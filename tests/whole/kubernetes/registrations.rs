@@ -39,7 +39,7 @@ const SECRET: &str = "admittance-tls";
 const HOST: &str = "admittance.admittance-system.svc";
 
 /// A configuration in which the leader writes the webhook configurations, and the Pods issue their own certificate.
-const KEPT: &str = "
+const MANAGED_CONFIGURATIONS: &str = "
 dialect:
   kubernetes:
     webhookConfigurations: { excludeNamespaces: [monitoring], certificate: { overlap: 1s } }
@@ -131,16 +131,16 @@ async fn connect(
     let stream = TlsConnector::from(Arc::new(config))
         .connect(ServerName::try_from(HOST).unwrap(), stream)
         .await?;
-    let served = stream.get_ref().1.peer_certificates().unwrap()[0]
+    let certificate = stream.get_ref().1.peer_certificates().unwrap()[0]
         .clone()
         .into_owned();
-    Ok((TokioIo::new(stream), served))
+    Ok((TokioIo::new(stream), certificate))
 }
 
 fn webhooks(setting: &Setting, plural: &str) -> Value {
     let mut configuration = setting.server.object(plural, "", NAME).unwrap_or_default();
-    if let Some(all) = configuration["webhooks"].as_array_mut() {
-        all.retain(|webhook| webhook["clientConfig"]["service"]["path"] != DEFINITIONS);
+    if let Some(webhook_list) = configuration["webhooks"].as_array_mut() {
+        webhook_list.retain(|webhook| webhook["clientConfig"]["service"]["path"] != DEFINITIONS);
     }
     configuration["webhooks"].take()
 }
@@ -163,8 +163,8 @@ async fn until_registered(setting: &Setting, resources: &[&str]) {
     eventually(&format!("rules for {resources:?}"), async || {
         let webhooks = webhooks(setting, VALIDATING);
         let rules = webhooks[0]["rules"].as_array().into_iter().flatten();
-        let there: BTreeSet<_> = rules.map(|rule| rule["resources"].to_string()).collect();
-        there == resources
+        let registered_resources: BTreeSet<_> = rules.map(|rule| rule["resources"].to_string()).collect();
+        registered_resources == resources
     })
     .await;
 }
@@ -191,13 +191,13 @@ async fn webhook_configurations_follow_the_live_chains() {
     let foreign = json!({"metadata": {"name": "other"}, "webhooks": [{"name": "other.example.com"}]});
     setting.server.put(VALIDATING, foreign);
     let foreign = setting.server.object(VALIDATING, "", "other");
-    let replica = RegisteringReplica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    let replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, RESOURCES].concat()).await;
     until_registered(&setting, &["pods"]).await;
-    let registered = webhooks(&setting, VALIDATING);
-    assert_eq!(registered.as_array().unwrap().len(), 1);
-    assert_eq!(registered[0]["failurePolicy"], "Fail");
-    assert_eq!(registered[0]["timeoutSeconds"], 2);
-    let excluded = &registered[0]["namespaceSelector"]["matchExpressions"][0]["values"];
+    let registered_webhooks = webhooks(&setting, VALIDATING);
+    assert_eq!(registered_webhooks.as_array().unwrap().len(), 1);
+    assert_eq!(registered_webhooks[0]["failurePolicy"], "Fail");
+    assert_eq!(registered_webhooks[0]["timeoutSeconds"], 2);
+    let excluded = &registered_webhooks[0]["namespaceSelector"]["matchExpressions"][0]["values"];
     assert_eq!(
         *excluded,
         json!([NAMESPACE, "kube-system", "kube-node-lease", "monitoring"])
@@ -205,13 +205,13 @@ async fn webhook_configurations_follow_the_live_chains() {
     assert_eq!(setting.server.object(MUTATING, "", NAME), None);
     // The configuration has a second webhook, because the chains of this program are resources of the cluster. Before
     // the API server stores such a chain, it calls this webhook, which validates the chain.
-    let all = setting.server.object(VALIDATING, "", NAME).unwrap()["webhooks"].take();
-    assert_eq!(all[1]["clientConfig"]["service"]["path"], DEFINITIONS);
+    let all_webhooks = setting.server.object(VALIDATING, "", NAME).unwrap()["webhooks"].take();
+    assert_eq!(all_webhooks[1]["clientConfig"]["service"]["path"], DEFINITIONS);
     assert_eq!(
-        all[1]["clientConfig"]["caBundle"],
-        registered[0]["clientConfig"]["caBundle"]
+        all_webhooks[1]["clientConfig"]["caBundle"],
+        registered_webhooks[0]["clientConfig"]["caBundle"]
     );
-    assert_eq!(all[1]["failurePolicy"], "Ignore");
+    assert_eq!(all_webhooks[1]["failurePolicy"], "Ignore");
     assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
 
     // This chain has another failure policy, so it gets a webhook of its own.
@@ -226,7 +226,7 @@ async fn webhook_configurations_follow_the_live_chains() {
             .contains("second")
     );
 
-    let kept = webhooks(&setting, VALIDATING);
+    let original_webhooks = webhooks(&setting, VALIDATING);
     let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
     changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
     changed["webhooks"]
@@ -234,17 +234,17 @@ async fn webhook_configurations_follow_the_live_chains() {
         .unwrap()
         .push(json!({"name": "more.example.com"}));
     setting.server.put(VALIDATING, changed);
-    let restored = async || webhooks(&setting, VALIDATING) == kept;
-    eventually("the configuration as it was", restored).await;
+    let is_restored = async || webhooks(&setting, VALIDATING) == original_webhooks;
+    eventually("the configuration as it was", is_restored).await;
     setting.server.delete(VALIDATING, "", NAME);
-    eventually("the configuration that was deleted", restored).await;
+    eventually("the configuration that was deleted", is_restored).await;
 
-    let kept = replica.configurations_status().await;
+    let status = replica.configurations_status().await;
     assert_eq!(
-        (&kept["isKeeper"], &kept["problem"]),
+        (&status["isKeeper"], &status["problem"]),
         (&json!(true), &Value::Null)
     );
-    assert!(kept["lastWrite"].is_string());
+    assert!(status["lastWrite"].is_string());
     setting.server.delete(PLURAL, "", "secrets");
     until_registered(&setting, &["pods"]).await;
     setting.server.delete(PLURAL, "", "pods");
@@ -254,18 +254,18 @@ async fn webhook_configurations_follow_the_live_chains() {
     assert_eq!(setting.server.object(VALIDATING, "", "other"), foreign);
     let metrics = replica.program.metrics().await.unwrap();
     let labels = [("kind", "ValidatingWebhookConfiguration"), ("result", "ok")];
-    let written = metrics.sum("admittance_webhook_configuration_writes_total", &labels);
-    assert_eq!(written, Some(6.0));
+    let write_count = metrics.sum("admittance_webhook_configuration_writes_total", &labels);
+    assert_eq!(write_count, Some(6.0));
 
     // The program lists and watches its own configurations and Secret by name, so it needs no rights to others.
     for verb in ["list", "watch"] {
         let count = |part: &str| setting.server.count(verb, part);
         let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
         assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
-        let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
+        let name_counts = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
         // The name of the Secret begins with the name of the webhook configurations. So if requests are counted by the
         // name of the configurations, the requests for the Secret are counted as well.
-        assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
+        assert_eq!(name_counts, [all.iter().sum(), all[2]], "{verb}");
         assert_eq!(
             count(&format!("/namespaces/{NAMESPACE}/secrets?")),
             all[2],
@@ -294,12 +294,13 @@ async fn no_webhook_is_registered_before_a_pod_is_ready() {
         .define_kind("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", true);
     setting.server.put("endpointslices", slice(false));
     setting.server.put(PLURAL, chain("pods", "first"));
-    let mut replica = RegisteringReplica::start(&setting, &[KEPT, RESOURCES].concat()).await;
-    let waits =
+    let mut replica =
+        RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, RESOURCES].concat()).await;
+    let reports_waiting =
         |line: &admittance_tests::ProgramLogLine| line.message().contains("when the Service has a ready Pod");
     replica
         .program
-        .until_logged("that it waits", waits)
+        .until_logged("that it waits", reports_waiting)
         .await
         .unwrap();
     for plural in [VALIDATING, MUTATING] {
@@ -319,11 +320,11 @@ async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
     let mut ignored = chain("pods", "of the cluster");
     ignored["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
     setting.server.put(PLURAL, ignored);
-    let replica = RegisteringReplica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    let replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, RESOURCES].concat()).await;
     until_registered(&setting, &["pods"]).await;
     let list = webhooks(&setting, VALIDATING);
-    let registered = list.as_array().unwrap();
-    let shown = registered.iter().map(|webhook| {
+    let registered_webhooks = list.as_array().unwrap();
+    let summaries = registered_webhooks.iter().map(|webhook| {
         let expressions = webhook["namespaceSelector"]["matchExpressions"]
             .as_array()
             .unwrap();
@@ -336,7 +337,7 @@ async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
         )
     });
     assert_eq!(
-        shown.collect::<Vec<_>>(),
+        summaries.collect::<Vec<_>>(),
         [
             ("/validate-cluster", "pods", "*", "Ignore", None),
             (
@@ -354,8 +355,8 @@ async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
         ("/validate-namespaced", true, false),
     ] {
         let message = replica.message_at(path, &trusted, POD).await;
-        let named = [message.contains("of a team"), message.contains("of the cluster")];
-        assert_eq!(named, [of_team, of_cluster], "{path}: {message}");
+        let mentions = [message.contains("of a team"), message.contains("of the cluster")];
+        assert_eq!(mentions, [of_team, of_cluster], "{path}: {message}");
     }
 
     // Chains of a namespace need webhooks of their own. After the last such chain is deleted, there is a single webhook
@@ -367,7 +368,7 @@ async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
 }
 
 /// Returns a Secret with a certificate that is valid for 10 more days of its 90, and the CA of this certificate as PEM.
-fn ending() -> (Value, String) {
+fn ending_secret() -> (Value, String) {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     let now = SystemTime::now();
     let params = |names: &[&str]| {
@@ -401,21 +402,21 @@ fn ending() -> (Value, String) {
 async fn until_replaced(setting: &Setting, replicas: &[&RegisteringReplica]) {
     eventually("a configuration", async || !bundle(setting).is_empty()).await;
     let mut trusted = bundle(setting);
-    let mut before = Vec::new();
+    let mut old_certificates = Vec::new();
     for replica in replicas {
-        before.push(connect(replica.address(), &trusted).await.unwrap().1);
+        old_certificates.push(connect(replica.address(), &trusted).await.unwrap().1);
     }
     eventually("another certificate", async || {
-        let told = bundle(setting);
-        let mut replaced = 0;
-        for (replica, before) in replicas.iter().zip(&before) {
+        let current_bundle = bundle(setting);
+        let mut replaced_count = 0;
+        for (replica, old_certificate) in replicas.iter().zip(&old_certificates) {
             match connect(replica.address(), &trusted).await {
-                Ok((_, served)) => replaced += usize::from(served != *before),
+                Ok((_, certificate)) => replaced_count += usize::from(certificate != *old_certificate),
                 Err(error) => panic!("a handshake failed: {error}"),
             }
         }
-        trusted = told;
-        replaced == replicas.len()
+        trusted = current_bundle;
+        replaced_count == replicas.len()
     })
     .await;
 }
@@ -424,9 +425,9 @@ async fn until_replaced(setting: &Setting, replicas: &[&RegisteringReplica]) {
 async fn a_certificate_is_replaced_without_a_failed_handshake() {
     let setting = setting();
     setting.server.put(PLURAL, chain("pods", "first"));
-    let (secret, first) = ending();
+    let (secret, first) = ending_secret();
     setting.server.put("secrets", secret);
-    let config = [KEPT, RESOURCES].concat();
+    let config = [MANAGED_CONFIGURATIONS, RESOURCES].concat();
     let mut leader = RegisteringReplica::start(&setting, &config).await;
     let other = RegisteringReplica::start(&setting, &config).await;
     until_replaced(&setting, &[&leader, &other]).await;
@@ -441,9 +442,9 @@ async fn a_certificate_is_replaced_without_a_failed_handshake() {
     // When the leader stops, it leaves the webhook configurations. The next leader maintains them.
     assert_eq!(leader.configurations_status().await["isKeeper"], true);
     leader.program.terminate().unwrap();
-    leader.program.ended().await.unwrap();
-    let kept = webhooks(&setting, VALIDATING);
-    assert_eq!(kept.as_array().unwrap().len(), 1);
+    leader.program.wait_for_end().await.unwrap();
+    let remaining_webhooks = webhooks(&setting, VALIDATING);
+    assert_eq!(remaining_webhooks.as_array().unwrap().len(), 1);
     eventually("another leader", async || {
         other.configurations_status().await["isKeeper"] == true
     })
@@ -460,7 +461,7 @@ async fn a_certificate_is_replaced_without_a_failed_handshake() {
 async fn a_deleted_secret_is_replaced_by_one_with_a_new_certificate() {
     let setting = setting();
     setting.server.put(PLURAL, chain("pods", "first"));
-    let replica = RegisteringReplica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    let replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, RESOURCES].concat()).await;
     until_registered(&setting, &["pods"]).await;
     let before = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();
     setting.server.delete("secrets", NAMESPACE, SECRET);
@@ -480,29 +481,29 @@ async fn webhook_fields_that_the_api_server_drops_are_written_only_once() {
         chain
     };
     setting.server.put(PLURAL, everything("first"));
-    let replica = RegisteringReplica::start(&setting, &[KEPT, RESOURCES].concat()).await;
+    let replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, RESOURCES].concat()).await;
     until_registered(&setting, &["*"]).await;
     assert_eq!(webhooks(&setting, VALIDATING)[0].get("matchConditions"), None);
-    let named = format!("{VALIDATING}/{NAME}");
-    let looked = || setting.server.count("get", &named);
+    let configuration_path = format!("{VALIDATING}/{NAME}");
+    let get_count = || setting.server.count("get", &configuration_path);
     // The two changes below affect only the messages of the chain. Its webhook stays the same, so the leader must not
     // write the webhook configuration again.
     for message in ["second", "third"] {
-        let before = looked();
+        let before = get_count();
         setting.server.put(PLURAL, everything(message));
         let is_live = async || replica.message(&bundle(&setting), POD).await.contains(message);
         eventually(message, is_live).await;
-        eventually("another look", async || looked() > before).await;
+        eventually("another look", async || get_count() > before).await;
     }
     let writes = |verb: &str| setting.server.count(verb, VALIDATING);
     assert_eq!((writes("create"), writes("replace")), (1, 0));
 
-    let kept = webhooks(&setting, VALIDATING);
+    let original_webhooks = webhooks(&setting, VALIDATING);
     let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
     changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
     setting.server.put(VALIDATING, changed);
-    let restored = async || webhooks(&setting, VALIDATING) == kept;
-    eventually("the configuration as it was", restored).await;
+    let is_restored = async || webhooks(&setting, VALIDATING) == original_webhooks;
+    eventually("the configuration as it was", is_restored).await;
 }
 
 #[tokio::test]
@@ -517,7 +518,7 @@ async fn changes_during_an_outage_of_the_api_server_are_written_later() {
     };
     let pods = chain("pods", "first");
     write(&directory, "chains.yaml", chains(std::slice::from_ref(&pods)));
-    let config = format!("{KEPT}definitions: [chains.yaml]");
+    let config = format!("{MANAGED_CONFIGURATIONS}definitions: [chains.yaml]");
     let replica = RegisteringReplica::start_in(directory, &setting, &config).await;
     until_registered(&setting, &["pods"]).await;
     let trusted = bundle(&setting);
@@ -528,10 +529,10 @@ async fn changes_during_an_outage_of_the_api_server_are_written_later() {
     let is_live = |status: &Value| status["revision"] == 2;
     replica.program.until_status("the change", is_live).await.unwrap();
     assert!(replica.message(&trusted, SECRETS).await.contains("second"));
-    let is_told = |status: &Value| status["webhookConfigurations"]["problem"].is_string();
+    let is_problem_reported = |status: &Value| status["webhookConfigurations"]["problem"].is_string();
     replica
         .program
-        .until_status("the problem", is_told)
+        .until_status("the problem", is_problem_reported)
         .await
         .unwrap();
     setting.server.become_available();
@@ -579,7 +580,7 @@ async fn missing_rights_in_the_cluster_are_reported_by_name() {
     setting.server.forbid("get", "secrets");
     setting.server.forbid("create", VALIDATING);
     let directory = tempfile::tempdir().unwrap();
-    let config = [KEPT, RESOURCES].concat();
+    let config = [MANAGED_CONFIGURATIONS, RESOURCES].concat();
     let mut program = serve(&directory, &setting, &config).spawn().unwrap();
     let is_waiting = |line: &admittance_tests::ProgramLogLine| {
         line.message()
@@ -601,10 +602,10 @@ async fn missing_rights_in_the_cluster_are_reported_by_name() {
         problem.contains("`create` on `validatingwebhookconfigurations`")
     };
     program.until_status("the problem", is_named).await.unwrap();
-    let failed = program.metrics().await.unwrap();
+    let metrics = program.metrics().await.unwrap();
     let labels = [("kind", "ValidatingWebhookConfiguration"), ("result", "failed")];
-    let failed = failed.sum("admittance_webhook_configuration_writes_total", &labels);
-    assert!(failed >= Some(1.0), "{failed:?}");
+    let failure_count = metrics.sum("admittance_webhook_configuration_writes_total", &labels);
+    assert!(failure_count >= Some(1.0), "{failure_count:?}");
     setting.server.allow("create", VALIDATING);
     until_registered(&setting, &["pods"]).await;
     let is_over = |status: &Value| status["webhookConfigurations"]["problem"].is_null();

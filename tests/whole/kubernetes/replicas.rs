@@ -49,8 +49,8 @@ fn check_order(setting: &Setting) -> usize {
     // The last two versions of each replica's Lease. The leader may have seen only the first of them.
     let mut replicas: BTreeMap<String, (Option<Value>, Value)> = BTreeMap::new();
     // For each replica, the position in `targets` of the target that the replica serves.
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    let mut late: BTreeMap<String, usize> = BTreeMap::new();
+    let mut positions: BTreeMap<String, usize> = BTreeMap::new();
+    let mut late_renewals: BTreeMap<String, usize> = BTreeMap::new();
     for (kind, lease) in setting.server.history("leases") {
         let name = lease["metadata"]["name"].as_str().unwrap().to_owned();
         if name == "admittance" {
@@ -78,13 +78,13 @@ fn check_order(setting: &Setting) -> usize {
                     );
                 }
                 targets.push(now);
-                late.clear();
+                late_renewals.clear();
             }
             continue;
         }
         if kind == "DELETED" {
             replicas.remove(&name);
-            places.remove(&name);
+            positions.remove(&name);
             continue;
         }
         let target = targets.last().and_then(Option::as_deref);
@@ -96,20 +96,20 @@ fn check_order(setting: &Setting) -> usize {
         let live = annotation(&lease, "live");
         let serves = |target: &Option<String>| target.as_deref() == live;
         if before.is_none() {
-            let place = targets.iter().rposition(serves);
-            places.extend(place.map(|place| (name.clone(), place)));
+            let position = targets.iter().rposition(serves);
+            positions.extend(position.map(|position| (name.clone(), position)));
         } else if before != live {
-            let next = places.get(&name).map_or(0, |place| place + 1);
+            let next = positions.get(&name).map_or(0, |position| position + 1);
             let Some(further) = targets.iter().skip(next).position(serves) else {
                 panic!("{name} serves {live:?} after {before:?}, and the targets were {targets:?}")
             };
-            places.insert(name.clone(), next + further);
+            positions.insert(name.clone(), next + further);
         }
-        let waits = ["prepared", "earlier"]
+        let is_waiting = ["prepared", "earlier"]
             .into_iter()
             .any(|name| annotation(&lease, name) == target);
-        if target.is_some() && before == live && live.is_some() && live != target && waits {
-            let renewals = late.entry(name.clone()).or_default();
+        if target.is_some() && before == live && live.is_some() && live != target && is_waiting {
+            let renewals = late_renewals.entry(name.clone()).or_default();
             *renewals += 1;
             assert!(
                 *renewals <= RENEWALS,
@@ -157,11 +157,11 @@ async fn a_hanging_replica_delays_the_other_replicas_and_is_reported_by_name() {
     let waiting = until_waiting(&first.program, &name).await;
     assert!(waiting.contains("has not prepared"), "{waiting}");
     assert!(message(&first).await.contains("first"));
-    let shown = first.run_command(&["status", "--fleet"]).await;
+    let status_output = first.run_command(&["status", "--fleet"]).await;
     assert!(
-        shown.stdout.contains("a change waits:") && shown.stdout.contains(&name),
+        status_output.stdout.contains("a change waits:") && status_output.stdout.contains(&name),
         "{}",
-        shown.stdout
+        status_output.stdout
     );
     let metrics = first.program.metrics().await.unwrap();
     assert_eq!(metrics.sum("admittance_replicas_waiting", &[]), Some(1.0));
@@ -172,7 +172,7 @@ async fn a_hanging_replica_delays_the_other_replicas_and_is_reported_by_name() {
 
     // A replica that shuts down gives up its Lease, so the others do not wait for it.
     slow.program.terminate().unwrap();
-    slow.program.ended().await.unwrap();
+    slow.program.wait_for_end().await.unwrap();
     setting.server.put(PLURAL, chain("pods", "third"));
     until_message(&first, "third").await;
     check_order(&setting);
@@ -189,8 +189,8 @@ async fn replicas_keep_serving_after_a_kill_and_without_the_api_server() {
     until_waiting(&leader.program, "has not prepared").await;
     eventually("the Lease of the leader says what is prepared", async || {
         let replicas = replicas(&third.program).await;
-        let mut known = replicas["replicas"].as_array().into_iter().flatten();
-        known.any(|replica| replica["leader"] == true && replica["prepared"] != replica["live"])
+        let mut known_replicas = replicas["replicas"].as_array().into_iter().flatten();
+        known_replicas.any(|replica| replica["leader"] == true && replica["prepared"] != replica["live"])
     })
     .await;
     leader.program.kill().await.unwrap();
@@ -234,12 +234,28 @@ async fn a_rollback_applies_to_all_replicas() {
     for server in &servers {
         until_message(server, "second").await;
     }
-    let told = servers[0].run_command(&["rollback", "1"]).await;
-    assert_ne!(told.code, Some(0), "{}{}", told.stdout, told.stderr);
-    assert!(told.stderr.contains("roll back each of them"), "{}", told.stderr);
+    let rollback_output = servers[0].run_command(&["rollback", "1"]).await;
+    assert_ne!(
+        rollback_output.code,
+        Some(0),
+        "{}{}",
+        rollback_output.stdout,
+        rollback_output.stderr
+    );
+    assert!(
+        rollback_output.stderr.contains("roll back each of them"),
+        "{}",
+        rollback_output.stderr
+    );
     assert!(message(&servers[0]).await.contains("second"));
-    let told = servers[1].run_command(&["rollback", "1"]).await;
-    assert_eq!(told.code, Some(0), "{}{}", told.stdout, told.stderr);
+    let rollback_output = servers[1].run_command(&["rollback", "1"]).await;
+    assert_eq!(
+        rollback_output.code,
+        Some(0),
+        "{}{}",
+        rollback_output.stdout,
+        rollback_output.stderr
+    );
     for server in &servers {
         until_message(server, "first").await;
         assert!(server.program.is_ready().await);
@@ -293,7 +309,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
         assert_eq!(chains(server).await, 1);
     }
     strict.program.terminate().unwrap();
-    strict.program.ended().await.unwrap();
+    strict.program.wait_for_end().await.unwrap();
     for server in &allowing {
         eventually("the chain of the namespace is live", async || {
             chains(server).await == 2
@@ -301,10 +317,14 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
         .await;
     }
     // The new replica cannot use the chain, so it does not become ready, but the others do not wait for it.
-    let late = start(&setting).await;
-    let known = async || replicas(&late.program).await["target"] != Value::Null;
-    eventually("it knows what the others serve", known).await;
-    let answer = late.client.get(&late.program.admin_url("/readyz")).await.unwrap();
+    let late_server = start(&setting).await;
+    let knows_target = async || replicas(&late_server.program).await["target"] != Value::Null;
+    eventually("it knows what the others serve", knows_target).await;
+    let answer = late_server
+        .client
+        .get(&late_server.program.admin_url("/readyz"))
+        .await
+        .unwrap();
     assert_eq!(answer.status, 503);
     assert_eq!(
         answer.json().unwrap()["reason"],

@@ -135,13 +135,13 @@ async fn chains_are_read_from_resources() {
     let applied = server.run_command(&["apply", "-f", file.to_str().unwrap()]).await;
     assert_eq!(applied.code, Some(0), "{}{}", applied.stdout, applied.stderr);
     assert!(server.message().await.contains("fifth"));
-    let there = setting.server.object(PLURAL, "", "pods").unwrap();
-    assert_eq!(there["spec"], chain("pods", "fifth")["spec"]);
-    let listed = server.run_command(&["get"]).await;
+    let stored_chain = setting.server.object(PLURAL, "", "pods").unwrap();
+    assert_eq!(stored_chain["spec"], chain("pods", "fifth")["spec"]);
+    let listing = server.run_command(&["get"]).await;
     assert!(
-        listed.stdout.contains("kubernetes:AdmissionChain/zother"),
+        listing.stdout.contains("kubernetes:AdmissionChain/zother"),
         "{}",
-        listed.stdout
+        listing.stdout
     );
 
     // While the API server is down, the program serves the chains that were live before.
@@ -177,8 +177,8 @@ async fn exceptions_are_read_from_resources() {
     let live = async |generation: u64| {
         let mut status = Value::Null;
         eventually("the status of the exception", async || {
-            let there = setting.server.object(EXCEPTIONS, "", "test").unwrap();
-            status = there["status"].clone();
+            let stored_exception = setting.server.object(EXCEPTIONS, "", "test").unwrap();
+            status = stored_exception["status"].clone();
             status["observedGeneration"] == generation
         })
         .await;
@@ -216,9 +216,9 @@ pub(super) fn in_namespace(mut chain: Value, namespace: &str) -> Value {
 async fn chains_of_a_namespace_apply_only_in_that_namespace() {
     let setting = Setting::new();
     // This chain of the namespace `other` has rules that match everything, but it applies only in its namespace.
-    let mut of_other = chain("all", "other");
-    of_other["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
-    setting.server.put(NAMESPACED, in_namespace(of_other, "other"));
+    let mut other_chain = chain("all", "other");
+    other_chain["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
+    setting.server.put(NAMESPACED, in_namespace(other_chain, "other"));
     let server = start(&setting).await;
     assert_eq!(server.message().await, "");
     setting
@@ -235,13 +235,13 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
         &["enable", "test/pods/deny"],
         &["get", "NamespacedAdmissionChain/test/pods"],
     ] {
-        let told = server.run_command(arguments).await;
+        let output = server.run_command(arguments).await;
         assert_eq!(
-            told.code,
+            output.code,
             Some(0),
             "{arguments:?}: {}{}",
-            told.stdout,
-            told.stderr
+            output.stdout,
+            output.stderr
         );
     }
 

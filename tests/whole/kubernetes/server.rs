@@ -68,13 +68,14 @@ impl Server {
     }
 }
 
-/// Creates certificates for `localhost`, with the CA in `ca.pem`. `more` are further arguments of `admittance certs`.
-pub(crate) async fn certificates(directory: &TempDir, more: &[&str]) {
-    let out = directory.path().to_str().unwrap();
+/// Creates certificates for `localhost`, with the CA in `ca.pem`. `options` are further arguments of `admittance
+/// certs`.
+pub(crate) async fn certificates(directory: &TempDir, options: &[&str]) {
+    let directory_path = directory.path().to_str().unwrap();
     let hosts = ["--host", "localhost", "--host", "127.0.0.1"];
-    let arguments = [&["certs", "--out", out], &hosts[..], more].concat();
-    let made = Admittance::run(arguments).await.unwrap();
-    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let arguments = [&["certs", "--out", directory_path], &hosts[..], options].concat();
+    let certs_output = Admittance::run(arguments).await.unwrap();
+    assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
 }
 
 fn trust(authorities: &str) -> ClientTrust<'_> {

@@ -32,8 +32,8 @@ async fn until(
 ) -> Value {
     let mut status = Value::Null;
     eventually(&format!("{name}: {kind} is {holds}, {reason}"), async || {
-        let there = setting.server.object(PLURAL, "", name).unwrap();
-        status = there["status"].clone();
+        let stored_chain = setting.server.object(PLURAL, "", name).unwrap();
+        status = stored_chain["status"].clone();
         status["observedGeneration"] == generation
             && condition(&status, kind) == (holds.to_owned(), reason.to_owned())
     })
@@ -122,7 +122,7 @@ async fn only_one_replica_writes_statuses() {
     assert_eq!(setting.server.count("patch", "pods/status"), 2);
 
     first.program.terminate().unwrap();
-    first.program.ended().await.unwrap();
+    first.program.wait_for_end().await.unwrap();
     eventually("another leader", async || leads(&second.program).await).await;
     setting.server.put(PLURAL, chain("pods", "third"));
     until(&setting, "pods", 3, ("Live", "True", "Live")).await;
@@ -168,7 +168,7 @@ async fn replicas_follow_the_leader_in_a_rollout() {
 
     // After the leader stops, the next leader continues with the step that the rollout has reached.
     first.program.terminate().unwrap();
-    first.program.ended().await.unwrap();
+    first.program.wait_for_end().await.unwrap();
     eventually("another leader", async || leads(&second.program).await).await;
     let third = start(&setting).await;
     until_at(&third, "paused", "50%").await;
@@ -190,9 +190,9 @@ async fn a_status_that_cannot_be_written_is_retried() {
                 .contains("give this program's account `patch` on `admissionchains/status`")
     };
     server.program.until_logged("the refusal", logged).await.unwrap();
-    let failed = server.program.metrics().await.unwrap();
-    let failed = failed.sum("admittance_status_writes_total", &[("result", "failed")]);
-    assert!(failed >= Some(1.0), "{failed:?}");
+    let metrics = server.program.metrics().await.unwrap();
+    let failure_count = metrics.sum("admittance_status_writes_total", &[("result", "failed")]);
+    assert!(failure_count >= Some(1.0), "{failure_count:?}");
     assert!(
         server
             .review("/validate", &POD.review("p1"))

@@ -21,12 +21,12 @@ struct HeldServer {
 impl HeldServer {
     async fn start(delay: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (open, opened) = watch::channel(false);
+        let (open, gate) = watch::channel(false);
         let hooks = Hooks::start(directory.path(), move |call, _| {
-            let mut opened = opened.clone();
+            let mut gate = gate.clone();
             async move {
                 if call.path == "/held" {
-                    opened.wait_for(|open| *open).await.unwrap();
+                    gate.wait_for(|open| *open).await.unwrap();
                 }
                 HookAnswer::allow()
             }
@@ -48,10 +48,10 @@ impl HeldServer {
             self.server.client.clone(),
             self.server.program.tls_url("/validate/held"),
         );
-        let sent =
+        let review_task =
             tokio::spawn(async move { client.send(request(&url, &POD.review("held"))).await.unwrap() });
         self.hooks.arrivals().reach("/held", 1).await;
-        sent
+        review_task
     }
 
     async fn terminate(&mut self, words: &'static str) {
@@ -71,32 +71,45 @@ impl HeldServer {
 
 #[tokio::test]
 async fn a_review_in_flight_is_answered_and_its_connection_closed() {
-    let mut held = HeldServer::start("10ms").await;
-    assert_eq!(held.readiness().await, 200);
-    let sent = held.in_flight().await;
-    held.terminate("requests in flight are finished first").await;
-    assert_eq!(held.readiness().await, 503);
-    assert!(!sent.is_finished());
-    held.open.send_replace(true);
-    let reply = sent.await.unwrap();
+    let mut held_server = HeldServer::start("10ms").await;
+    assert_eq!(held_server.readiness().await, 200);
+    let review_task = held_server.in_flight().await;
+    held_server
+        .terminate("requests in flight are finished first")
+        .await;
+    assert_eq!(held_server.readiness().await, 503);
+    assert!(!review_task.is_finished());
+    held_server.open.send_replace(true);
+    let reply = review_task.await.unwrap();
     assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
     assert_eq!(reply.headers["connection"], "close");
-    assert_eq!(held.server.program.ended().await.unwrap().code(), Some(0));
+    assert_eq!(
+        held_server.server.program.wait_for_end().await.unwrap().code(),
+        Some(0)
+    );
 }
 
 /// When a Pod begins to stop, Kubernetes removes the Pod's endpoint from the Service. kube-apiserver notices that
 /// later, and until then, it still sends reviews to the Pod.
 #[tokio::test]
 async fn new_connections_are_served_until_the_shutdown_delay_is_over() {
-    let mut held = HeldServer::start("1h").await;
-    let quick = held.server.program.tls_url("/validate/quick");
-    let before = held.server.client.send(request(&quick, &POD.review("before")));
-    assert_eq!(before.await.unwrap().headers.get("connection"), None);
-    held.terminate("connections are still accepted for a while").await;
-    assert_eq!(held.readiness().await, 503);
-    let newcomer = Arc::new(held.server.http2_client());
-    for (client, is_http1) in [(&held.server.client, true), (&*newcomer, false)] {
-        let reply = client.send(request(&quick, &POD.review("late"))).await.unwrap();
+    let mut held_server = HeldServer::start("1h").await;
+    let quick_url = held_server.server.program.tls_url("/validate/quick");
+    let early_request = held_server
+        .server
+        .client
+        .send(request(&quick_url, &POD.review("before")));
+    assert_eq!(early_request.await.unwrap().headers.get("connection"), None);
+    held_server
+        .terminate("connections are still accepted for a while")
+        .await;
+    assert_eq!(held_server.readiness().await, 503);
+    let newcomer = Arc::new(held_server.server.http2_client());
+    for (client, is_http1) in [(&held_server.server.client, true), (&*newcomer, false)] {
+        let reply = client
+            .send(request(&quick_url, &POD.review("late")))
+            .await
+            .unwrap();
         assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
         // An HTTP/1.1 client learns from the header `connection: close` that the server will close its connection.
         // HTTP/2 has no such header. An HTTP/2 client is told later, when the server closes its port.

@@ -69,8 +69,8 @@ fn constraint(message: Value) -> Value {
 }
 
 async fn until_message(server: &Server, expected: &str) {
-    let what = format!("the message {expected:?}");
-    eventually(&what, async || server.message().await.contains(expected)).await;
+    let event = format!("the message {expected:?}");
+    eventually(&event, async || server.message().await.contains(expected)).await;
 }
 
 async fn until_bad(server: &Server, path: &str) {
@@ -119,22 +119,22 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
     // Admittance only reads the policies of Kubernetes and their bindings. So it refuses to change them, and writes no
     // status to them.
     let name = "ValidatingAdmissionPolicyBinding/stray";
-    let told = server.run_command(&["delete", name]).await;
+    let delete_output = server.run_command(&["delete", name]).await;
     assert!(
-        told.stderr.contains("change it with kubectl"),
+        delete_output.stderr.contains("change it with kubectl"),
         "{}{}",
-        told.stdout,
-        told.stderr
+        delete_output.stdout,
+        delete_output.stderr
     );
-    let listed = server.run_command(&["get"]).await;
+    let listing = server.run_command(&["get"]).await;
     assert!(
-        listed.stdout.contains("ValidatingAdmissionPolicy/pods"),
+        listing.stdout.contains("ValidatingAdmissionPolicy/pods"),
         "{}",
-        listed.stdout
+        listing.stdout
     );
     for (plural, name) in [(POLICIES, "pods"), (BINDINGS, "all"), (BINDINGS, "stray")] {
-        let there = setting.server.object(plural, "", name).unwrap();
-        assert_eq!(there.get("status"), None);
+        let stored_object = setting.server.object(plural, "", name).unwrap();
+        assert_eq!(stored_object.get("status"), None);
     }
 
     setting.server.delete(BINDINGS, "", "all");

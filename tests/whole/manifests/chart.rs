@@ -23,10 +23,10 @@ impl Charts {
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
         let certs = directory.path().join("certs");
         let service = "admittance.admittance-system";
-        let made = Admittance::run(["certs", "--service", service, "--out", certs.to_str().unwrap()])
+        let certs_output = Admittance::run(["certs", "--service", service, "--out", certs.to_str().unwrap()])
             .await
             .unwrap();
-        assert_eq!(made.code, Some(0), "{}", made.stderr);
+        assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
         Self(directory)
     }
 
@@ -48,15 +48,15 @@ impl Charts {
 
     async fn chart(&self, arguments: &str) -> FinishedProgram {
         let chart = self.path("chart");
-        let made = self
+        let chart_output = self
             .run(
                 "chart",
                 &format!("--output-directory {} {arguments}", chart.display()),
             )
             .await;
-        assert_eq!(made.code, Some(0), "{}", made.stderr);
-        assert_eq!(made.stdout, "");
-        made
+        assert_eq!(chart_output.code, Some(0), "{}", chart_output.stderr);
+        assert_eq!(chart_output.stdout, "");
+        chart_output
     }
 
     /// Runs Helm on the chart. Returns `None` if Helm is not installed.
@@ -97,9 +97,9 @@ impl RenderedChart {
         let is_wanted = |object: &&Value| {
             object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(suffix)
         };
-        let found: Vec<_> = self.objects.iter().filter(is_wanted).collect();
-        assert!(found.len() <= 1, "{kind} {suffix}");
-        found.first().copied()
+        let matching_objects: Vec<_> = self.objects.iter().filter(is_wanted).collect();
+        assert!(matching_objects.len() <= 1, "{kind} {suffix}");
+        matching_objects.first().copied()
     }
 }
 
@@ -125,7 +125,7 @@ fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
 const CONFIG: &str = "dialect: { kubernetes: {} }\ndefinitions: [pods.yaml]\n";
 
 /// Returns a configuration with a certificate from files, in which the leader writes the webhook configurations.
-fn mounted(webhooks: &str, rest: &str) -> String {
+fn mounted_config(webhooks: &str, rest: &str) -> String {
     format!(
         "listen:
   tls: {{ certificate: certs/admittance.admittance-system.pem, key: certs/admittance.admittance-system.key }}
@@ -139,7 +139,7 @@ cluster: {{}}
 #[tokio::test]
 async fn a_chart_with_default_values_renders_the_manifests() {
     let pods = "definitions: [pods.yaml]\n";
-    let kept =
+    let managed_config =
         "dialect: { kubernetes: { webhookConfigurations: {} } }\ncluster: {}\ndefinitions: [pods.yaml]\n";
     let rest = "definitions: [ pods.yaml, { kubernetes: {} } ]
 admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }
@@ -149,16 +149,16 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
     // (configuration for the chart, whether certificate files exist, arguments for `chart`, arguments for both
     // commands, configuration for the manifests)
     for (config, has_certs, webhooks, flags, of_manifests) in [
-        (CONFIG, true, "", "", mounted("", pods)),
-        (CONFIG, false, "", "", kept.to_owned()),
-        (kept, false, "", "", kept.to_owned()),
-        (&*mounted("", pods), true, "", "", mounted("", pods)),
+        (CONFIG, true, "", "", mounted_config("", pods)),
+        (CONFIG, false, "", "", managed_config.to_owned()),
+        (managed_config, false, "", "", managed_config.to_owned()),
+        (&*mounted_config("", pods), true, "", "", mounted_config("", pods)),
         (
             CONFIG,
             true,
             "--per-chain --failure-policy Ignore --timeout 7 --exclude-namespace cni --include-kube-system",
             "",
-            mounted(of_webhooks, pods),
+            mounted_config(of_webhooks, pods),
         ),
         (
             &*full,
@@ -166,7 +166,7 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
             "",
             "--network-policy --max-replicas 5 --service-monitor --memory-limit 1Gi --priority-class p --image r/a:1 \
              --store-claim store",
-            mounted("", rest),
+            mounted_config("", rest),
         ),
     ] {
         let charts = Charts::new(&chains(), config).await;
@@ -179,11 +179,11 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
             return;
         };
         assert_eq!(rendered.errors, "");
-        let linted = charts.helm(&["lint", "--strict", "chart"]).await.unwrap();
+        let lint_output = charts.helm(&["lint", "--strict", "chart"]).await.unwrap();
         assert!(
-            linted.status.success(),
+            lint_output.status.success(),
             "{}",
-            String::from_utf8_lossy(&linted.stdout)
+            String::from_utf8_lossy(&lint_output.stdout)
         );
         write(&charts.0, "admittance.yaml", of_manifests);
         let manifests = charts.run("manifests", flags).await;
@@ -197,11 +197,13 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
                 .map(|object| format!("{} {}", object["kind"], object["metadata"]["name"]))
                 .collect()
         };
-        let found = names(&rendered.objects);
-        assert_eq!(found, names(&expected), "{webhooks} {flags}");
+        let rendered_names = names(&rendered.objects);
+        assert_eq!(rendered_names, names(&expected), "{webhooks} {flags}");
         assert!(
-            !found.iter().any(|name| name.contains("WebhookConfiguration")),
-            "{found:?}"
+            !rendered_names
+                .iter()
+                .any(|name| name.contains("WebhookConfiguration")),
+            "{rendered_names:?}"
         );
         for (rendered, expected) in rendered.objects.iter().zip(&expected) {
             assert_eq!(rendered, expected, "{webhooks} {flags}");
@@ -291,10 +293,10 @@ async fn every_value_of_the_chart_is_tested() {
     let charts = Charts::new(&chains(), CONFIG).await;
     charts.chart("").await;
     let text = fs::read_to_string(charts.path("chart/values.yaml")).unwrap();
-    let given = objects(&text).remove(0);
+    let chart_values = objects(&text).remove(0);
     let tested: Vec<String> = values().into_iter().flat_map(|(values, ..)| values).collect();
     let mut missing = Vec::new();
-    for (name, value) in given.as_object().unwrap() {
+    for (name, value) in chart_values.as_object().unwrap() {
         let below = value
             .as_object()
             .into_iter()
@@ -338,9 +340,9 @@ async fn a_chart_can_be_written_again_into_the_same_directory() {
         "{CONFIG}admin: {{ address: 127.0.0.1:9090, tokens: [ {{ name: ci, role: Admin, file: ci.token }} ] }}\n"
     );
     let charts = Charts::new(&chains(), &config).await;
-    let made = charts.chart("").await;
+    let chart_output = charts.chart("").await;
     for note in ["RELEASE-admin", "token-1", "--modules-in-image"] {
-        assert!(made.stderr.contains(note), "{}", made.stderr);
+        assert!(chart_output.stderr.contains(note), "{}", chart_output.stderr);
     }
     for file in walk(&charts.path("chart")) {
         if file.extension().is_some_and(|extension| extension == "wasm") {
@@ -366,9 +368,9 @@ async fn a_chart_can_be_written_again_into_the_same_directory() {
         ),
         (String::new(), "--output-directory"),
     ] {
-        let refused = charts.run("chart", &directory).await;
-        assert_eq!(refused.code, Some(2));
-        assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+        let refusal = charts.run("chart", &directory).await;
+        assert_eq!(refusal.code, Some(2));
+        assert!(refusal.stderr.contains(expected), "{}", refusal.stderr);
     }
 }
 
@@ -402,18 +404,19 @@ definitions: [pods.yaml]
         let (Some(first), Some(second)) = (first.await, second.await) else {
             return;
         };
-        let own = |rendered: RenderedChart| {
+        let namespaced_objects = |rendered: RenderedChart| {
             assert_eq!(rendered.errors, "");
             let objects = rendered.objects.into_iter();
             objects
                 .filter(|object| object["kind"] != "CustomResourceDefinition")
                 .collect()
         };
-        let (first, second): (Vec<Value>, Vec<Value>) = (own(first), own(second));
+        let (first, second): (Vec<Value>, Vec<Value>) =
+            (namespaced_objects(first), namespaced_objects(second));
         for object in &second {
-            let place = |object: &Value| (object["kind"].clone(), object["metadata"]["name"].clone());
+            let identity = |object: &Value| (object["kind"].clone(), object["metadata"]["name"].clone());
             assert!(
-                first.iter().all(|other| place(other) != place(object)),
+                first.iter().all(|other| identity(other) != identity(object)),
                 "{object}"
             );
         }
@@ -421,7 +424,7 @@ definitions: [pods.yaml]
             let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
             deployment.unwrap()["spec"]["template"].clone()
         };
-        let (pod, others) = (pod(&first), pod(&second));
+        let (first_pod, second_pod) = (pod(&first), pod(&second));
         let variable = |pod: &Value| {
             let variables = pod["spec"]["containers"][0]["env"]
                 .as_array()
@@ -432,12 +435,12 @@ definitions: [pods.yaml]
                 .find(|variable| variable["name"] == "ADMITTANCE_LEASE")
         };
         if config.contains("audit:") || config.contains("{ kubernetes: {} }]") {
-            assert_eq!(variable(&pod).unwrap()["value"], "first");
-            assert_eq!(variable(&others).unwrap()["value"], "second");
+            assert_eq!(variable(&first_pod).unwrap()["value"], "first");
+            assert_eq!(variable(&second_pod).unwrap()["value"], "second");
         }
         // Objects such as Services select Pods by labels. The selectors of one release must not match the Pods of the
         // other release.
-        let mut selectors = 0;
+        let mut selector_count = 0;
         for object in &first {
             for pointer in [
                 "/spec/selector",
@@ -450,15 +453,15 @@ definitions: [pods.yaml]
                 if labels.contains_key("matchLabels") {
                     continue;
                 }
-                selectors += 1;
+                selector_count += 1;
                 let selects = |pod: &Value| {
                     let mut labels = labels.iter();
                     labels.all(|(name, value)| pod["metadata"]["labels"][name] == *value)
                 };
-                assert!(!selects(&others), "{object}");
+                assert!(!selects(&second_pod), "{object}");
             }
         }
-        assert!(selectors > 3, "{selectors}");
+        assert!(selector_count > 3, "{selector_count}");
     }
 }
 

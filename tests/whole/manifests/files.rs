@@ -24,10 +24,10 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
     assert_eq!(missing.stdout, "");
 
     for service in ["admittance.admittance-system", "other.admittance-system"] {
-        let made = Admittance::run(["certs", "--service", service, "--out", certs.to_str().unwrap()])
+        let certs_output = Admittance::run(["certs", "--service", service, "--out", certs.to_str().unwrap()])
             .await
             .unwrap();
-        assert_eq!(made.code, Some(0), "{}", made.stderr);
+        assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
     }
     let [first, second] = [
         run(&arguments("admittance")).await,
@@ -38,16 +38,16 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
     let objects = objects(&first.stdout);
     let secret = objects.iter().find(|object| object["kind"] == "Secret").unwrap();
     assert_eq!(secret["type"], "kubernetes.io/tls");
-    let read = |name: &str| BASE64_STANDARD.encode(fs::read(certs.join(name)).unwrap());
+    let encode_file = |name: &str| BASE64_STANDARD.encode(fs::read(certs.join(name)).unwrap());
     assert_eq!(
         secret["data"]["tls.crt"],
-        read("admittance.admittance-system.pem")
+        encode_file("admittance.admittance-system.pem")
     );
     assert_eq!(
         secret["data"]["tls.key"],
-        read("admittance.admittance-system.key")
+        encode_file("admittance.admittance-system.key")
     );
-    assert_eq!(secret["data"]["ca.crt"], read("ca.pem"));
+    assert_eq!(secret["data"]["ca.crt"], encode_file("ca.pem"));
 
     type Change = fn(&Path);
     let file = "admittance.admittance-system";
@@ -127,8 +127,9 @@ async fn the_kubernetes_example_can_be_installed() {
             "11-poddisruptionbudget.yaml",
         ]
     );
-    let read = |file: &str| objects(&fs::read_to_string(output.path().join("manifests").join(file)).unwrap());
-    let names: Vec<_> = read("08-configmap.yaml")
+    let read_objects =
+        |file: &str| objects(&fs::read_to_string(output.path().join("manifests").join(file)).unwrap());
+    let names: Vec<_> = read_objects("08-configmap.yaml")
         .iter()
         .map(|map| map["metadata"]["name"].as_str().unwrap().to_owned())
         .collect();
@@ -153,13 +154,13 @@ fn example_with_plugins(example: &Path, root: &Path) -> PathBuf {
         let from = Path::new(component.trim_start_matches("file:"));
         fs::copy(from, plugins.join(from.file_name().unwrap())).unwrap();
     }
-    let mut copied = 0;
+    let mut copy_count = 0;
     for entry in fs::read_dir(example.join("chains")).unwrap() {
         let from = entry.unwrap().path();
         fs::copy(&from, chains.join(from.file_name().unwrap())).unwrap();
-        copied += 1;
+        copy_count += 1;
     }
-    assert_eq!(copied, 2);
+    assert_eq!(copy_count, 2);
     let folder = root.join("docs/examples/kubernetes");
     fs::copy(example.join("admittance.yaml"), folder.join("admittance.yaml")).unwrap();
     folder

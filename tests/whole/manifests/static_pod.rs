@@ -15,10 +15,11 @@ impl PodHost {
         write(&directory, "pods.yaml", chains);
         write(&directory, "admittance.yaml", config);
         let certs = directory.path().join("certs");
-        let made = Admittance::run(["certs", "--host", "127.0.0.1", "--out", certs.to_str().unwrap()])
-            .await
-            .unwrap();
-        assert_eq!(made.code, Some(0), "{}", made.stderr);
+        let certs_output =
+            Admittance::run(["certs", "--host", "127.0.0.1", "--out", certs.to_str().unwrap()])
+                .await
+                .unwrap();
+        assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
         let node = Self(directory);
         let finished = node.write(flags).await;
         (node, finished)
@@ -157,8 +158,8 @@ async fn a_static_pod_reads_the_cluster_with_a_kubeconfig() {
     );
     let (node, finished) = PodHost::new(CONFIG, &chains, "").await;
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
-    let place = "/etc/kubernetes/admittance/cluster/kubeconfig";
-    assert!(finished.stderr.contains(place), "{}", finished.stderr);
+    let kubeconfig_path = "/etc/kubernetes/admittance/cluster/kubeconfig";
+    assert!(finished.stderr.contains(kubeconfig_path), "{}", finished.stderr);
     let text = fs::read_to_string(node.path("/etc/kubernetes/admittance/config/admittance.yaml")).unwrap();
     assert!(
         text.contains("cluster:\n  kubeconfig: \"../cluster/kubeconfig\"\n"),

@@ -24,8 +24,8 @@ fn round_trip<T: Resource + DeserializeOwned + Serialize>(object: &Value) -> Opt
         return None;
     }
     let typed: T = serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"));
-    let written = serde_json::to_value(&typed).unwrap();
-    assert!(is_same(&written, object), "{written}\n{object}");
+    let serialized = serde_json::to_value(&typed).unwrap();
+    assert!(is_same(&serialized, object), "{serialized}\n{object}");
     Some(())
 }
 

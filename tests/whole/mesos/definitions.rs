@@ -27,28 +27,28 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    pub(super) async fn new(place: &ZooKeeperNode) -> Self {
+    pub(super) async fn new(zookeeper: &ZooKeeperNode) -> Self {
         let cluster = MesosCluster::default();
         let scheduler = Scheduler::start(&cluster).await.unwrap();
         Self {
             hooks: MesosHooks::start().await,
-            _stands: SchedulerCandidate::stand(&place.connection(), &scheduler).await,
+            _stands: SchedulerCandidate::stand(&zookeeper.connection(), &scheduler).await,
             scheduler,
             cluster,
             client: admittance_tests::Client::new().unwrap(),
         }
     }
 
-    async fn driver(&self, place: &ZooKeeperNode) -> Front {
-        Front::start(&self.config(place, "")).await
+    async fn driver(&self, zookeeper: &ZooKeeperNode) -> Front {
+        Front::start(&self.config(zookeeper, "")).await
     }
 
-    pub(super) fn config(&self, place: &ZooKeeperNode, more: &str) -> String {
+    pub(super) fn config(&self, zookeeper: &ZooKeeperNode, additions: &str) -> String {
         let address = self.hooks.address;
-        let more = format!(
-            "definitions: [ {{ zookeeper: {{}} }} ]\nwebhooks: {{ resolve: {{ hook.hooks: \"{address}\" }} }}\n{more}"
+        let all_additions = format!(
+            "definitions: [ {{ zookeeper: {{}} }} ]\nwebhooks: {{ resolve: {{ hook.hooks: \"{address}\" }} }}\n{additions}"
         );
-        driver(place, &more)
+        driver(zookeeper, &all_additions)
     }
 
     pub(super) fn definition(&self, name: &str, hook: &str) -> Value {
@@ -85,7 +85,7 @@ impl Surroundings {
         envelope["data"].clone()
     }
 
-    pub(super) async fn passed(&self, driver: &Front) -> Vec<String> {
+    pub(super) async fn passed_hooks(&self, driver: &Front) -> Vec<String> {
         let name = format!("web-{:016x}", fastrand::u64(..));
         let object = application("shop", &name, "docker.io/library/nginx:1.29");
         let reply = self
@@ -116,21 +116,18 @@ impl Surroundings {
                     .as_array()
                     .cloned()
                     .unwrap_or_default();
-                let told = bad.iter().map(|bad| bad["location"].as_str().unwrap().to_owned());
+                let reported_paths = bad.iter().map(|bad| bad["location"].as_str().unwrap().to_owned());
                 let url = driver.program.admin_url("/metrics");
                 let metrics = self.client.get(&url).await.unwrap().text();
                 let metrics = metrics.lines().filter_map(|line| {
                     let rest = line.strip_prefix("admittance_bad_definition{definition=\"")?;
                     rest.strip_suffix("\"} 1").map(str::to_owned)
                 });
-                last = (told.collect(), metrics.collect());
+                last = (reported_paths.collect(), metrics.collect());
                 last.1.sort();
-                let fits = |places: &[String]| {
-                    places.len() == expected.len()
-                        && places
-                            .iter()
-                            .zip(expected)
-                            .all(|(place, end)| place.ends_with(end))
+                let fits = |paths: &[String]| {
+                    paths.len() == expected.len()
+                        && paths.iter().zip(expected).all(|(path, end)| path.ends_with(end))
                 };
                 if fits(&last.0) && fits(&last.1) {
                     return;
@@ -138,35 +135,35 @@ impl Surroundings {
                 tokio::time::sleep(POLL).await;
             }
         };
-        let came = tokio::time::timeout(NEVER, asking).await.is_ok();
-        assert!(came, "{expected:?}: never; the last was {last:?}");
+        let is_reported = tokio::time::timeout(NEVER, asking).await.is_ok();
+        assert!(is_reported, "{expected:?}: never; the last was {last:?}");
     }
 
-    pub(super) async fn until_passed(&self, driver: &Front, what: &str, hooks: &[&str]) {
+    pub(super) async fn until_passed(&self, driver: &Front, event: &str, hooks: &[&str]) {
         let since = Instant::now();
         let mut last = Vec::new();
         let asking = async {
             loop {
-                last = self.passed(driver).await;
+                last = self.passed_hooks(driver).await;
                 if last == hooks {
                     return;
                 }
                 tokio::time::sleep(POLL).await;
             }
         };
-        let came = tokio::time::timeout(NEVER, asking).await.is_ok();
-        assert!(came, "{what}: never; the last passed {last:?}");
-        eprintln!("{what}: live after {:.0?}", since.elapsed());
+        let has_passed = tokio::time::timeout(NEVER, asking).await.is_ok();
+        assert!(has_passed, "{event}: never; the last passed {last:?}");
+        eprintln!("{event}: live after {:.0?}", since.elapsed());
     }
 }
 
 #[tokio::test]
 async fn two_drivers_serve_a_change_made_through_one_of_them() {
-    let place = ZooKeeperNode::shared("definitions").await;
-    let around = Surroundings::new(&place).await;
-    let (one, two) = (around.driver(&place).await, around.driver(&place).await);
-    let nodes = Nodes::connect(&place.connection()).await;
-    assert_eq!(around.passed(&one).await, [""; 0]);
+    let zookeeper = ZooKeeperNode::shared("definitions").await;
+    let around = Surroundings::new(&zookeeper).await;
+    let (one, two) = (around.driver(&zookeeper).await, around.driver(&zookeeper).await);
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
+    assert_eq!(around.passed_hooks(&one).await, [""; 0]);
 
     let definition = around.definition("webhook-test", "annotates");
     assert_eq!(
@@ -174,7 +171,7 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
         Value::Null
     );
     assert_eq!(
-        around.passed(&one).await,
+        around.passed_hooks(&one).await,
         ["first"],
         "who says that it is done has done it"
     );
@@ -188,7 +185,7 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
 
     let definition = around.definition("webhook-test", "odd");
     around.change(&two, Method::PUT, ROUTE, &definition).await;
-    assert_eq!(around.passed(&two).await, ["odd"]);
+    assert_eq!(around.passed_hooks(&two).await, ["odd"]);
     around
         .until_passed(&one, "changed through the other", &["odd"])
         .await;
@@ -200,12 +197,15 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
     );
     let path = format!("{ROUTE}/webhook-test");
     for driver in [&one, &two] {
-        let shown = around.change(driver, Method::GET, &path, &Value::Null).await;
-        assert_eq!(shown["admissionWebhooks"][0]["clientConfig"]["path"], "/odd");
+        let shown_definition = around.change(driver, Method::GET, &path, &Value::Null).await;
+        assert_eq!(
+            shown_definition["admissionWebhooks"][0]["clientConfig"]["path"],
+            "/odd"
+        );
         let all = around
             .change(driver, Method::GET, "/admissionwebhooks", &Value::Null)
             .await;
-        assert_eq!(all, json!([shown]));
+        assert_eq!(all, json!([shown_definition]));
     }
 
     // Both drivers know the same definitions: they refuse to create one that exists, and to replace one that does not.
@@ -242,7 +242,7 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
         .await;
 
     around.change(&one, Method::DELETE, &path, &Value::Null).await;
-    assert_eq!(around.passed(&one).await, [""; 0]);
+    assert_eq!(around.passed_hooks(&one).await, [""; 0]);
     around.until_passed(&two, "removed through the other", &[]).await;
     assert!(nodes.get(NODE).await.is_none());
     let reply = around.send(&two, Method::DELETE, &path, &Value::Null).await;
@@ -253,10 +253,10 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
 /// one.
 #[tokio::test]
 async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
-    let place = ZooKeeperNode::shared("bad").await;
-    let around = Surroundings::new(&place).await;
-    let one = around.driver(&place).await;
-    let nodes = Nodes::connect(&place.connection()).await;
+    let zookeeper = ZooKeeperNode::shared("bad").await;
+    let around = Surroundings::new(&zookeeper).await;
+    let one = around.driver(&zookeeper).await;
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
     let definition = around.definition("webhook-test", "annotates");
     around.change(&one, Method::POST, ROUTE, &definition).await;
     // The second definition is for the same operation and kind as the first one, so the two conflict. The one with the
@@ -266,12 +266,12 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
     nodes.put(second, &around.definition(second_name, "odd")).await;
     let junk = "/blueking/admissionwebhook/defaultGroup/junk";
     nodes.put(junk, &json!("junk")).await;
-    let mut two = around.driver(&place).await;
+    let mut two = around.driver(&zookeeper).await;
     for driver in [&one, &two] {
-        assert_eq!(around.passed(driver).await.len(), 1);
+        assert_eq!(around.passed_hooks(driver).await.len(), 1);
         around.until_bad(driver, &["/junk", "/webhook-test-second"]).await;
     }
-    assert_eq!(around.passed(&one).await, ["first"]);
+    assert_eq!(around.passed_hooks(&one).await, ["first"]);
     // The text in the node `junk` is not a definition. A client that reads the definition `junk` gets an error. A
     // client cannot create this definition either, because the node exists, but can replace it.
     let path = |name: &str| format!("{ROUTE}/{name}");
@@ -287,7 +287,7 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
         .await;
     for driver in [&one, &two] {
         around.until_bad(driver, &[]).await;
-        assert_eq!(around.passed(driver).await, ["first"]);
+        assert_eq!(around.passed_hooks(driver).await, ["first"]);
     }
     nodes.put(second, &json!([])).await;
     around.until_bad(&one, &["/webhook-test-second"]).await;
@@ -301,12 +301,12 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
         .change(&one, Method::GET, "/admissionwebhooks", &Value::Null)
         .await;
     assert_eq!(all.as_array().unwrap().len(), 3, "{all}");
-    let named = |line: &admittance_tests::ProgramLogLine| {
+    let names_node = |line: &admittance_tests::ProgramLogLine| {
         line.message()
             .contains("admissionwebhook/defaultGroup/junk in zookeeper:")
     };
     two.program
-        .until_logged("the bad definition", named)
+        .until_logged("the bad definition", names_node)
         .await
         .unwrap();
 }
@@ -314,22 +314,22 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
 /// The two definitions conflict, because they are for the same operation and kind.
 #[tokio::test]
 async fn only_one_of_two_conflicting_creates_succeeds() {
-    let place = ZooKeeperNode::shared("rivals").await;
-    let around = Surroundings::new(&place).await;
-    let (one, two) = (around.driver(&place).await, around.driver(&place).await);
+    let zookeeper = ZooKeeperNode::shared("rivals").await;
+    let around = Surroundings::new(&zookeeper).await;
+    let (one, two) = (around.driver(&zookeeper).await, around.driver(&zookeeper).await);
     for round in 0..5 {
-        let (mine, yours) = (format!("mine-{round}"), format!("yours-{round}"));
+        let (first_name, second_name) = (format!("mine-{round}"), format!("yours-{round}"));
         let (first, second) = (
-            around.definition(&mine, "annotates"),
-            around.definition(&yours, "odd"),
+            around.definition(&first_name, "annotates"),
+            around.definition(&second_name, "odd"),
         );
         let (a, b) = tokio::join!(
             around.send(&one, Method::POST, ROUTE, &first),
             around.send(&two, Method::POST, ROUTE, &second),
         );
         let winner = match (code_and_message(&a).0, code_and_message(&b).0) {
-            (0, 1_405_231) => mine,
-            (1_405_231, 0) => yours,
+            (0, 1_405_231) => first_name,
+            (1_405_231, 0) => second_name,
             codes => panic!("{codes:?}: {} {}", a.text(), b.text()),
         };
         let all = around
@@ -350,30 +350,30 @@ async fn status(around: &Surroundings, driver: &Front) -> String {
     reply.text()
 }
 
-async fn until_ready(around: &Surroundings, driver: &Front, what: &str, is_so: impl Fn(&str) -> bool) {
+async fn until_ready(around: &Surroundings, driver: &Front, event: &str, condition: impl Fn(&str) -> bool) {
     let mut last = String::new();
     let asking = async {
         loop {
             last = status(around, driver).await;
-            if is_so(&last) {
+            if condition(&last) {
                 return;
             }
             tokio::time::sleep(POLL).await;
         }
     };
-    let came = tokio::time::timeout(NEVER, asking).await.is_ok();
-    assert!(came, "{what}: never; the last was {last}");
+    let is_ready = tokio::time::timeout(NEVER, asking).await.is_ok();
+    assert!(is_ready, "{event}: never; the last was {last}");
 }
 
 #[tokio::test]
 async fn the_live_table_survives_the_loss_of_zookeeper() {
     let mut server = blocking(TestZooKeeper::start).await;
-    let place = ZooKeeperNode::root(server.address());
-    let around = Surroundings::new(&place).await;
-    let driver = around.driver(&place).await;
+    let zookeeper = ZooKeeperNode::root(server.address());
+    let around = Surroundings::new(&zookeeper).await;
+    let driver = around.driver(&zookeeper).await;
     let definition = around.definition("webhook-test", "annotates");
     around.change(&driver, Method::POST, ROUTE, &definition).await;
-    assert_eq!(around.passed(&driver).await, ["first"]);
+    assert_eq!(around.passed_hooks(&driver).await, ["first"]);
     let is_lost = |text: &str| {
         let value: Value = serde_json::from_str(text).unwrap();
         value
@@ -389,7 +389,7 @@ async fn the_live_table_survives_the_loss_of_zookeeper() {
     .await;
     until_ready(&around, &driver, "the loss is reported", is_lost).await;
     // Without ZooKeeper, the driver keeps its definitions and the address of the master scheduler.
-    assert_eq!(around.passed(&driver).await, ["first"]);
+    assert_eq!(around.passed_hooks(&driver).await, ["first"]);
     let reply = around
         .send(
             &driver,
@@ -399,14 +399,14 @@ async fn the_live_table_survives_the_loss_of_zookeeper() {
         )
         .await;
     assert_eq!(code_and_message(&reply).0, 1_405_200, "{}", reply.text());
-    assert_eq!(around.passed(&driver).await, ["first"]);
+    assert_eq!(around.passed_hooks(&driver).await, ["first"]);
 
     let server = blocking(move || {
         server.start_again();
         server
     })
     .await;
-    let nodes = Nodes::connect(&place.connection()).await;
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
     let (stored, _) = nodes.get(NODE).await.unwrap();
     assert_eq!(stored["admissionWebhooks"], definition["admissionWebhooks"]);
     nodes.put(NODE, &around.definition("webhook-test", "odd")).await;

@@ -25,13 +25,13 @@ async fn create(driver: &Front, name: &str) -> (u64, String) {
 
 #[tokio::test]
 async fn zookeeper_nodes_are_readable_only_with_the_password() {
-    let place = ZooKeeperNode::shared("digest").await;
+    let zookeeper = ZooKeeperNode::shared("digest").await;
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
-    let _stands = SchedulerCandidate::stand(&place.connection(), &scheduler).await;
+    let _stands = SchedulerCandidate::stand(&zookeeper.connection(), &scheduler).await;
     let (nodes, user) = (
-        Nodes::connect(&place.connection()).await,
-        Nodes::connect_as(&place.connection(), USER, PASSWORD).await,
+        Nodes::connect(&zookeeper.connection()).await,
+        Nodes::connect_as(&zookeeper.connection(), USER, PASSWORD).await,
     );
     let of_cluster = format!("{DRIVERS}/{CLUSTER}");
     nodes.put(&of_cluster, &Value::Null).await;
@@ -41,11 +41,11 @@ async fn zookeeper_nodes_are_readable_only_with_the_password() {
     let directory = tempfile::tempdir().unwrap();
     let password = write(&directory, "password", format!("{PASSWORD}\n"));
     std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let without = driver(&place, "registration: {}\n");
+    let plain_config = driver(&zookeeper, "registration: {}\n");
     let digest = format!("digest: {{ user: {USER}, passwordFile: {} }}", password.display());
-    let with = without.replace("sessionTimeout: 2s", &format!("sessionTimeout: 2s, {digest}"));
+    let digest_config = plain_config.replace("sessionTimeout: 2s", &format!("sessionTimeout: 2s, {digest}"));
 
-    let trusted = Front::start(&with).await;
+    let trusted = Front::start(&digest_config).await;
     let registered = user
         .until_children(&of_cluster, "registered", |nodes| nodes.len() == 1)
         .await;
@@ -54,8 +54,8 @@ async fn zookeeper_nodes_are_readable_only_with_the_password() {
     let of_driver = format!("{of_cluster}/{}", registered[0].name);
     assert!(nodes.is_access_denied(&of_driver).await && !user.is_access_denied(&of_driver).await);
 
-    let stranger = Front::start(&without).await;
+    let stranger = Front::start(&plain_config).await;
     let (code, message) = create(&stranger, "stranger").await;
     assert_eq!(code, 1_405_009, "{message}");
-    assert_eq!(scheduler.received().len(), 1);
+    assert_eq!(scheduler.requests().len(), 1);
 }

@@ -6,77 +6,77 @@ use serde_json::Value;
 use super::{
     nodes::{DRIVERS, Nodes, SchedulerCandidate},
     scene::{CLUSTER, Front, driver},
-    writers::{ConcurrentWriters, WriteAnswer, received, wrong},
+    writers::{ConcurrentWriters, WriteAnswer, scheduler_requests, write_violations},
     zookeeper::ZooKeeperNode,
 };
 
 const CLIENTS: usize = 8;
 
-fn gateway(place: &ZooKeeperNode, more: &str) -> String {
+fn gateway(zookeeper: &ZooKeeperNode, additions: &str) -> String {
     format!(
         "listen: {{ address: \"127.0.0.1:0\" }}\n\
-         dialect: {{ gateway: {{ discover: {{}}{more} }} }}\n\
+         dialect: {{ gateway: {{ discover: {{}}{additions} }} }}\n\
          zookeeper: {{ service: {} }}\n",
-        place.config()
+        zookeeper.config()
     )
 }
 
 #[tokio::test]
 async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
-    let place = ZooKeeperNode::shared("gateways").await;
+    let zookeeper = ZooKeeperNode::shared("gateways").await;
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
-    let _stands = SchedulerCandidate::stand(&place.connection(), &scheduler).await;
-    let nodes = Nodes::connect(&place.connection()).await;
+    let _stands = SchedulerCandidate::stand(&zookeeper.connection(), &scheduler).await;
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
     let of_cluster = format!("{DRIVERS}/{CLUSTER}");
     nodes.put(&of_cluster, &Value::Null).await;
-    let registering = driver(&place, "registration: {}\n");
-    let mut killed = Front::start(&registering).await;
-    let stays = Front::start(&registering).await;
+    let registering = driver(&zookeeper, "registration: {}\n");
+    let mut killed_driver = Front::start(&registering).await;
+    let staying_driver = Front::start(&registering).await;
     nodes
         .until_children(&of_cluster, "both drivers", |nodes| nodes.len() == 2)
         .await;
-    let gateway = Front::start(&gateway(&place, "")).await;
+    let gateway = Front::start(&gateway(&zookeeper, "")).await;
 
     let front_door = gateway.program.url("/bcsapi/v4/scheduler/mesos");
     let writers = ConcurrentWriters::start(&[front_door], CLIENTS);
     writers.until_created(50).await;
     // The scheduler holds back its replies until each client waits for one. All drivers have the same share of clients.
     let gate = scheduler.hold();
-    let mut answered = usize::MAX;
-    while answered != writers.count() {
-        answered = writers.count();
-        scheduler.until_received(answered + CLIENTS).await.unwrap();
+    let mut answered_count = usize::MAX;
+    while answered_count != writers.count() {
+        answered_count = writers.count();
+        scheduler.until_received(answered_count + CLIENTS).await.unwrap();
     }
-    killed.program.kill().await.unwrap();
+    killed_driver.program.kill().await.unwrap();
     drop(gate);
     nodes
         .until_children(&of_cluster, "one driver is gone", |nodes| nodes.len() == 1)
         .await;
-    let gone = writers.count();
+    let written_count = writers.count();
     writers.until_created(50).await;
-    let written = writers.end().await;
+    let applications = writers.end().await;
 
-    let (received, problems) = received(&[&scheduler]);
+    let (requests, problems) = scheduler_requests(&[&scheduler]);
     assert_eq!(problems, [""; 0]);
-    let wrong = wrong(&written, &cluster, &received);
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let violations = write_violations(&applications, &cluster, &requests);
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
     // Only requests to the killed driver may fail.
-    let failed: Vec<_> = written
+    let failed: Vec<_> = applications
         .iter()
-        .filter(|written| written.answer != WriteAnswer::Created)
+        .filter(|application| application.answer != WriteAnswer::Created)
         .collect();
     assert!(!failed.is_empty());
-    for written in failed {
-        let WriteAnswer::Refused(code, message) = &written.answer else {
-            panic!("{written:?}")
+    for failed_application in failed {
+        let WriteAnswer::Refused(code, message) = &failed_application.answer else {
+            panic!("{failed_application:?}")
         };
         assert_eq!(*code, 1_405_053, "{message}");
     }
-    let after = &written[gone..];
+    let after = &applications[written_count..];
     assert!(
-        after.iter().all(|written| written.answer == WriteAnswer::Created),
+        after.iter().all(|later| later.answer == WriteAnswer::Created),
         "{after:?}"
     );
-    drop(stays);
+    drop(staying_driver);
 }

@@ -31,8 +31,8 @@ async fn until_healthz(driver: &Front, message: &str) {
             tokio::time::sleep(POLL).await;
         }
     };
-    let came = tokio::time::timeout(NEVER, asking).await.is_ok();
-    assert!(came, "{message}: never; the last was {last}");
+    let is_reached = tokio::time::timeout(NEVER, asking).await.is_ok();
+    assert!(is_reached, "{message}: never; the last was {last}");
     assert_eq!(last["healthy"], message == "run ok", "{last}");
     assert_eq!(last["clusterID"], CLUSTER, "{last}");
     assert_eq!(last["runMode"], "master-master", "{last}");
@@ -60,13 +60,13 @@ async fn healthz_reports_schedulers_like_bcs_mesos_driver() {
     });
     // First, ZooKeeper is unreachable.
     let mut server = blocking(TestZooKeeper::start).await;
-    let place = ZooKeeperNode::root(server.address());
+    let zookeeper = ZooKeeperNode::root(server.address());
     let mut server = blocking(move || {
         server.stop();
         server
     })
     .await;
-    let driver = Front::start(&driver(&place, "")).await;
+    let driver = Front::start(&driver(&zookeeper, "")).await;
     until_healthz(&driver, "in starting").await;
 
     // ZooKeeper is now reachable, but no scheduler is registered in it.
@@ -80,14 +80,14 @@ async fn healthz_reports_schedulers_like_bcs_mesos_driver() {
 
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
-    let stands = SchedulerCandidate::stand(&place.connection(), &scheduler).await;
+    let candidate = SchedulerCandidate::stand(&zookeeper.connection(), &scheduler).await;
     until_healthz(&driver, "run ok").await;
     let (status, reply) = create(&driver, "second").await;
     assert_eq!((status, &reply["code"]), (200, &json!(0)), "{reply}");
 
-    stands.resign().await;
+    candidate.resign().await;
     until_healthz(&driver, "cannot connect to any scheduler").await;
     assert_eq!(create(&driver, "third").await, (200, no_scheduler));
-    assert_eq!(scheduler.received().len(), 1);
+    assert_eq!(scheduler.requests().len(), 1);
     drop(server);
 }

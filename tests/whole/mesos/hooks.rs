@@ -25,8 +25,8 @@ pub(super) struct MesosHooks {
 pub(super) struct MesosHookCall {
     pub(super) path: String,
     pub(super) headers: HeaderMap,
-    pub(super) sent: Bytes,
-    pub(super) replied: Bytes,
+    pub(super) request_body: Bytes,
+    pub(super) reply_body: Bytes,
     status: u16,
 }
 
@@ -41,24 +41,21 @@ impl MesosHooks {
         let directory = tempfile::tempdir().unwrap();
         let bundle = certificate(directory.path(), "--service", "hook.hooks").await;
         let calls = Arc::new(Mutex::new(Vec::new()));
-        let kept = calls.clone();
+        let shared_calls = calls.clone();
         let listening = listen(directory.path(), "hook.hooks", &[], move |_, request| {
-            let kept = kept.clone();
+            let handler_calls = shared_calls.clone();
             async move {
                 let (head, body) = request.into_parts();
-                let sent = body.collect().await.unwrap().to_bytes();
-                let (status, replied) = answer(head.uri.path(), &sent);
-                kept.lock().unwrap().push(MesosHookCall {
+                let sent_body = body.collect().await.unwrap().to_bytes();
+                let (status, reply) = answer(head.uri.path(), &sent_body);
+                handler_calls.lock().unwrap().push(MesosHookCall {
                     path: head.uri.path().to_owned(),
                     headers: head.headers,
-                    sent,
-                    replied: replied.clone(),
+                    request_body: sent_body,
+                    reply_body: reply.clone(),
                     status,
                 });
-                Ok(Response::builder()
-                    .status(status)
-                    .body(Full::new(replied))
-                    .unwrap())
+                Ok(Response::builder().status(status).body(Full::new(reply)).unwrap())
             }
         });
         let address = listening.await;
@@ -73,22 +70,22 @@ impl MesosHooks {
     /// Returns the calls about objects in this namespace, or without one (`None`), in the order of their arrival.
     pub(super) fn calls(&self, namespace: Option<&str>) -> Vec<MesosHookCall> {
         let calls = self.calls.lock().unwrap();
-        let is = |call: &&MesosHookCall| {
-            let object: Value = serde_json::from_slice(&call.sent).unwrap_or_default();
+        let is_in_namespace = |call: &&MesosHookCall| {
+            let object: Value = serde_json::from_slice(&call.request_body).unwrap_or_default();
             object["metadata"]["namespace"].as_str() == namespace
         };
-        calls.iter().filter(is).cloned().collect()
+        calls.iter().filter(is_in_namespace).cloned().collect()
     }
 }
 
-fn answer(path: &str, sent: &Bytes) -> (u16, Bytes) {
+fn answer(path: &str, request_body: &Bytes) -> (u16, Bytes) {
     let annotated = |name: &str| {
-        let mut object: Value = serde_json::from_slice(sent).unwrap();
+        let mut object: Value = serde_json::from_slice(request_body).unwrap();
         object["metadata"]["annotations"][name] = "seen".into();
         object
     };
     match path.rsplit('/').next().unwrap_or_default() {
-        "passes" => (200, sent.clone()),
+        "passes" => (200, request_body.clone()),
         "first" | "annotates" => (200, annotated("first").to_string().into()),
         // No serializer writes JSON with such spaces, line breaks and escapes. So they show whether the driver passes
         // on the bytes of this answer unchanged.

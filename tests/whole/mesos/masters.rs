@@ -7,7 +7,7 @@ use admittance_tests::{MesosCluster, Scheduler};
 use super::{
     nodes::{Nodes, SCHEDULERS, SchedulerCandidate},
     scene::{Front, driver},
-    writers::{ConcurrentWriters, WriteAnswer, received, wrong},
+    writers::{ConcurrentWriters, WriteAnswer, scheduler_requests, write_violations},
     zookeeper::ZooKeeperNode,
 };
 
@@ -34,88 +34,98 @@ async fn no_write_is_lost_or_duplicated_when_the_master_steps_down() {
 }
 
 async fn change(exit: MasterExit) {
-    let place = ZooKeeperNode::shared("masters").await;
-    let servers = place.connection();
+    let zookeeper = ZooKeeperNode::shared("masters").await;
+    let servers = zookeeper.connection();
     let cluster = MesosCluster::default();
     let first = Scheduler::start(&cluster).await.unwrap();
     let second = Scheduler::start(&cluster).await.unwrap();
     let first_stands = SchedulerCandidate::stand(&servers, &first).await;
     let _second_stands = SchedulerCandidate::stand(&servers, &second).await;
-    let driver = Front::start(&driver(&place, "")).await;
+    let driver = Front::start(&driver(&zookeeper, "")).await;
     let nodes = Nodes::connect(&servers).await;
 
     let writers = ConcurrentWriters::start(&[driver.routes()], CLIENTS);
     writers.until_created(50).await;
-    assert!(second.received().is_empty(), "all goes to the master");
+    assert!(second.requests().is_empty(), "all goes to the master");
 
     // A crashed master has executed the requests in flight, but their replies are lost.
     let mut in_flight = 0;
     let mut gate = None;
-    let changed;
+    let change_time;
     if exit == MasterExit::Dies {
         gate = Some(first.hold());
-        let mut answered = usize::MAX;
-        while answered != writers.count() {
-            answered = writers.count();
-            first.until_received(answered + CLIENTS).await.unwrap();
+        let mut answered_count = usize::MAX;
+        while answered_count != writers.count() {
+            answered_count = writers.count();
+            first.until_received(answered_count + CLIENTS).await.unwrap();
         }
         first.kill();
         in_flight = CLIENTS;
         writers
-            .until("a request in flight fails", answered, |written| {
-                let failed = |answer: &WriteAnswer| matches!(answer, WriteAnswer::Refused(1_405_009, _));
-                written.iter().any(|written| failed(&written.answer))
-            })
+            .until(
+                "a request in flight fails",
+                answered_count,
+                |answered_applications| {
+                    let failed = |answer: &WriteAnswer| matches!(answer, WriteAnswer::Refused(1_405_009, _));
+                    answered_applications
+                        .iter()
+                        .any(|application| failed(&application.answer))
+                },
+            )
             .await;
-        changed = Instant::now();
+        change_time = Instant::now();
         drop(first_stands);
     } else {
-        changed = Instant::now();
+        change_time = Instant::now();
         first_stands.resign().await;
     }
     nodes
         .until_children(SCHEDULERS, "the second is the first", |nodes| nodes.len() == 1)
         .await;
     writers.until_created(50).await;
-    let written = writers.end().await;
+    let applications = writers.end().await;
     drop(gate);
 
-    let (received, problems) = received(&[&first, &second]);
+    let (requests, problems) = scheduler_requests(&[&first, &second]);
     assert_eq!(problems, [""; 0]);
-    let wrong = wrong(&written, &cluster, &received);
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    for written in &written {
-        let is_clean = match &written.answer {
+    let violations = write_violations(&applications, &cluster, &requests);
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+    for written_application in &applications {
+        let is_clean = match &written_application.answer {
             WriteAnswer::Created => true,
             WriteAnswer::Refused(code, message) => {
                 *code == 1_405_009 && message.contains("do http request failed!")
             }
             WriteAnswer::Broken(_) => false,
         };
-        assert!(is_clean, "{written:?}");
+        assert!(is_clean, "{written_application:?}");
     }
     let writes = cluster.writes();
-    let turn = writes
+    let takeover = writes
         .iter()
-        .position(|write| write.by == second.address())
+        .position(|write| write.scheduler_address == second.address())
         .unwrap();
-    assert!(writes[turn..].iter().all(|write| write.by == second.address()));
-    let failed = written
+    assert!(
+        writes[takeover..]
+            .iter()
+            .all(|write| write.scheduler_address == second.address())
+    );
+    let failed = applications
         .iter()
-        .filter(|written| written.answer != WriteAnswer::Created)
+        .filter(|attempt| attempt.answer != WriteAnswer::Created)
         .count();
     assert!(failed >= in_flight, "{failed} of {in_flight} in flight failed");
 
-    let by_second = |name: &str| writes[turn..].iter().any(|write| write.to.2 == name);
-    let followed = written
+    let by_second = |name: &str| writes[takeover..].iter().any(|write| write.key.2 == name);
+    let followed = applications
         .iter()
-        .filter(|written| written.answer == WriteAnswer::Created && by_second(&written.name))
-        .map(|written| written.at)
+        .filter(|success| success.answer == WriteAnswer::Created && by_second(&success.name))
+        .map(|created| created.at)
         .min()
         .unwrap();
     eprintln!(
         "{exit:?}: followed after {:.0?}; {} created, {failed} failed",
-        followed.saturating_duration_since(changed),
-        written.len() - failed,
+        followed.saturating_duration_since(change_time),
+        applications.len() - failed,
     );
 }

@@ -43,8 +43,8 @@ impl Nodes {
 
     /// Denies access to a node to everyone except the user of this client.
     pub(super) async fn restrict_to_user(&self, path: &str) {
-        let own = [Acl::new(Permission::ALL, AuthId::authed())];
-        self.0.set_acl(path, &own, None).await.unwrap();
+        let acl = [Acl::new(Permission::ALL, AuthId::authed())];
+        self.0.set_acl(path, &acl, None).await.unwrap();
     }
 
     /// Returns whether the user of this client is denied to read a node.
@@ -83,17 +83,17 @@ impl Nodes {
     pub(super) async fn until_children(
         &self,
         path: &str,
-        what: &str,
-        wanted: impl Fn(&[MesosNode]) -> bool,
+        event: &str,
+        is_expected: impl Fn(&[MesosNode]) -> bool,
     ) -> Vec<MesosNode> {
         let waiting = async {
             loop {
                 let (names, watcher) = match self.0.list_and_watch_children(path).await {
-                    Ok(listed) => listed,
+                    Ok(listing) => listing,
                     Err(error) => panic!("{path}: {error}"),
                 };
                 let nodes = self.read(path, names).await;
-                if wanted(&nodes) {
+                if is_expected(&nodes) {
                     return nodes;
                 }
                 watcher.changed().await;
@@ -101,7 +101,7 @@ impl Nodes {
         };
         match tokio::time::timeout(NEVER, waiting).await {
             Ok(nodes) => nodes,
-            Err(_) => panic!("{what}: never in {:#?}", self.children(path).await),
+            Err(_) => panic!("{event}: never in {:#?}", self.children(path).await),
         }
     }
 
@@ -172,13 +172,13 @@ impl SchedulerCandidate {
             .await;
         let (_, sequence) = created.unwrap();
         let name = format!("{}{sequence}", prefix.rsplit('/').next().unwrap());
-        let (watch, own, elected) = (nodes.clone(), name.clone(), lead.clone());
+        let (watch, own_name, elected) = (nodes.clone(), name.clone(), lead.clone());
         let election = tokio::spawn(async move {
             loop {
                 match watch.0.list_and_watch_children(SCHEDULERS).await {
                     Ok((mut names, watcher)) => {
                         names.sort_by_key(|name| self::sequence(name));
-                        elected(names.first() == Some(&own));
+                        elected(names.first() == Some(&own_name));
                         watcher.changed().await;
                     }
                     // While ZooKeeper is unreachable and the session has not expired, keep trying to watch the nodes.

@@ -29,18 +29,18 @@ fn above() -> String {
 }
 
 /// Starts a driver with a ZooKeeper session that does not expire before the test ends.
-async fn patient(around: &Surroundings, place: &ZooKeeperNode) -> Front {
-    let config = around.config(place, "").replace("2s", "60s");
+async fn start_patiently(around: &Surroundings, zookeeper: &ZooKeeperNode) -> Front {
+    let config = around.config(zookeeper, "").replace("2s", "60s");
     Front::start(&config).await
 }
 
 /// Waits until this driver reports `count` drivers, of which one is the leader. Returns the name of this driver.
 async fn until_known(driver: &Front, count: usize) -> String {
     eventually("the drivers know one another, and have a leader", async || {
-        let known = replicas(&driver.program).await["replicas"].clone();
-        let known = known.as_array().map(Vec::as_slice).unwrap_or_default();
-        let leaders = known.iter().filter(|replica| replica["leader"] == true);
-        known.len() == count && leaders.count() == 1
+        let replica_list = replicas(&driver.program).await["replicas"].clone();
+        let entries = replica_list.as_array().map(Vec::as_slice).unwrap_or_default();
+        let leaders = entries.iter().filter(|replica| replica["leader"] == true);
+        entries.len() == count && leaders.count() == 1
     })
     .await;
     own_name(&driver.program).await
@@ -48,8 +48,8 @@ async fn until_known(driver: &Front, count: usize) -> String {
 
 async fn leads(driver: &Front) -> bool {
     let replicas = replicas(&driver.program).await;
-    let mut known = replicas["replicas"].as_array().into_iter().flatten();
-    known.any(|replica| replica["self"] == true && replica["leader"] == true)
+    let mut entries = replicas["replicas"].as_array().into_iter().flatten();
+    entries.any(|replica| replica["self"] == true && replica["leader"] == true)
 }
 
 /// Checks that no driver served a table before the leader had published it as the target of all drivers.
@@ -81,7 +81,7 @@ async fn load(
         if !driver.program.is_ready().await {
             continue;
         }
-        let passed = around.passed(driver).await;
+        let passed = around.passed_hooks(driver).await;
         let [version] = passed.as_slice() else {
             panic!("{passed:?}")
         };
@@ -100,13 +100,13 @@ async fn load(
 async fn three_drivers_go_live_with_each_change_together() {
     let soak = changes_of_soak();
     let changes = soak.map_or(20, |changes| changes as usize);
-    let place = ZooKeeperNode::shared("together").await;
-    let around = Surroundings::new(&place).await;
-    let nodes = Nodes::connect(&place.connection()).await;
+    let zookeeper = ZooKeeperNode::shared("together").await;
+    let around = Surroundings::new(&zookeeper).await;
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
     nodes
         .put(NODE, &around.definition("webhook-test", "version-0"))
         .await;
-    let config = around.config(&place, "");
+    let config = around.config(&zookeeper, "");
     let drivers = [
         Front::start(&config).await,
         Front::start(&config).await,
@@ -130,7 +130,7 @@ async fn three_drivers_go_live_with_each_change_together() {
             around.change(driver, Method::PUT, ROUTE, &definition).await;
             let expected = format!("version-{number}");
             assert_eq!(
-                around.passed(driver).await,
+                around.passed_hooks(driver).await,
                 [&*expected],
                 "who says that it is done has done it"
             );
@@ -163,24 +163,28 @@ async fn three_drivers_go_live_with_each_change_together() {
         assert_eq!(metrics.sum("admittance_replica_ready", &[]), Some(1.0));
     }
     let server = drivers[1].program.admin_url("");
-    let shown = Admittance::run(["status", "--fleet", "--server", &server])
+    let status_output = Admittance::run(["status", "--fleet", "--server", &server])
         .await
         .unwrap();
     for name in &names {
-        assert!(shown.stdout.contains(name.as_str()), "{name}: {}", shown.stdout);
+        assert!(
+            status_output.stdout.contains(name.as_str()),
+            "{name}: {}",
+            status_output.stdout
+        );
     }
 }
 
 #[tokio::test]
 async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
-    let place = ZooKeeperNode::shared("hangs").await;
-    let around = Surroundings::new(&place).await;
-    let nodes = Nodes::connect(&place.connection()).await;
+    let zookeeper = ZooKeeperNode::shared("hangs").await;
+    let around = Surroundings::new(&zookeeper).await;
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
     nodes
         .put(NODE, &around.definition("webhook-test", "version-0"))
         .await;
-    let first = patient(&around, &place).await;
-    let mut slow = patient(&around, &place).await;
+    let first = start_patiently(&around, &zookeeper).await;
+    let mut slow = start_patiently(&around, &zookeeper).await;
     for driver in [&first, &slow] {
         until_ready(&driver.program).await;
     }
@@ -193,15 +197,15 @@ async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
         .await;
     let waiting = until_waiting(&first.program, &name).await;
     assert!(waiting.contains("has not prepared"), "{waiting}");
-    assert_eq!(around.passed(&first).await, ["version-0"]);
+    assert_eq!(around.passed_hooks(&first).await, ["version-0"]);
     let server = first.program.admin_url("");
-    let shown = Admittance::run(["status", "--fleet", "--server", &server])
+    let status_output = Admittance::run(["status", "--fleet", "--server", &server])
         .await
         .unwrap();
     assert!(
-        shown.stdout.contains("a change waits:") && shown.stdout.contains(&name),
+        status_output.stdout.contains("a change waits:") && status_output.stdout.contains(&name),
         "{}",
-        shown.stdout
+        status_output.stdout
     );
     slow.program.resume().unwrap();
     for driver in [&first, &slow] {
@@ -212,28 +216,28 @@ async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
     check_order(&nodes).await;
 
     slow.program.terminate().unwrap();
-    slow.program.ended().await.unwrap();
+    slow.program.wait_for_end().await.unwrap();
     let definition = around.definition("webhook-test", "version-2");
     around.change(&first, Method::PUT, ROUTE, &definition).await;
-    assert_eq!(around.passed(&first).await, ["version-2"]);
+    assert_eq!(around.passed_hooks(&first).await, ["version-2"]);
 }
 
 #[tokio::test]
 async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     let server = blocking(TestZooKeeper::start).await;
-    let place = ZooKeeperNode::root(server.address());
+    let zookeeper = ZooKeeperNode::root(server.address());
     // The drivers do not look for the scheduler in ZooKeeper, because their configuration has its address. So they can
     // still reach the scheduler when this test stops its ZooKeeper server.
     let around = Surroundings::new(&ZooKeeperNode::shared("elsewhere").await).await;
     let config = around
-        .config(&place, "")
+        .config(&zookeeper, "")
         .replace(
             "discover: {}",
             &format!("servers: [\"{}\"]", around.scheduler.url()),
         )
         .replace(CLUSTER, &format!("{CLUSTER}, behind: scheduler"));
-    let patient = async || Front::start(&config.replace("2s", "60s")).await;
-    let nodes = Nodes::connect(&place.connection()).await;
+    let start_driver = async || Front::start(&config.replace("2s", "60s")).await;
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
     nodes
         .put(NODE, &around.definition("webhook-test", "version-0"))
         .await;
@@ -241,7 +245,7 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     until_ready(&leader.program).await;
     until_known(&leader, 1).await;
     assert!(leads(&leader).await);
-    let (mut second, third) = (patient().await, patient().await);
+    let (mut second, third) = (start_driver().await, start_driver().await);
     for driver in [&second, &third] {
         until_ready(&driver.program).await;
     }
@@ -254,7 +258,7 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
         .await;
     until_waiting(&leader.program, "has not prepared").await;
     leader.program.kill().await.unwrap();
-    assert_eq!(around.passed(&third).await, ["version-0"]);
+    assert_eq!(around.passed_hooks(&third).await, ["version-0"]);
     second.program.resume().unwrap();
     for driver in [&second, &third] {
         around
@@ -275,7 +279,7 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
             replicas(&driver.program).await["problem"].is_string()
         })
         .await;
-        assert_eq!(around.passed(driver).await, ["version-1"]);
+        assert_eq!(around.passed_hooks(driver).await, ["version-1"]);
         assert!(driver.program.is_ready().await);
     }
     let server = blocking(move || {
@@ -283,7 +287,7 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
         server
     })
     .await;
-    let nodes = Nodes::connect(&place.connection()).await;
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
     nodes
         .put(NODE, &around.definition("webhook-test", "version-2"))
         .await;
@@ -298,16 +302,16 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     }
 
     // By the time a new driver is ready, it serves the table that all drivers share.
-    let new = patient().await;
+    let new = start_driver().await;
     until_ready(&new.program).await;
-    assert_eq!(around.passed(&new).await, ["version-2"]);
+    assert_eq!(around.passed_hooks(&new).await, ["version-2"]);
 
     let session = session_of(&nodes, &second).await;
     second.program.kill().await.unwrap();
     let definition = around.definition("webhook-test", "version-3");
     nodes.put(NODE, &definition).await;
     until_waiting(&third.program, "has not prepared").await;
-    assert_eq!(around.passed(&third).await, ["version-2"]);
+    assert_eq!(around.passed_hooks(&third).await, ["version-2"]);
     let server = blocking(move || {
         server.expire(session);
         server
@@ -325,15 +329,15 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
 async fn session_of(nodes: &Nodes, driver: &Front) -> i64 {
     let name = until_known(driver, 3).await;
     let of_driver = |node: &&super::nodes::MesosNode| node.data["name"] == name.as_str();
-    let found = nodes.children(&above()).await;
-    found.iter().find(of_driver).unwrap().session
+    let replica_nodes = nodes.children(&above()).await;
+    replica_nodes.iter().find(of_driver).unwrap().session
 }
 
 #[tokio::test]
 async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready() {
-    let place = ZooKeeperNode::shared("strict").await;
-    let around = Surroundings::new(&place).await;
-    let nodes = Nodes::connect(&place.connection()).await;
+    let zookeeper = ZooKeeperNode::shared("strict").await;
+    let around = Surroundings::new(&zookeeper).await;
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
     nodes
         .put(NODE, &around.definition("webhook-test", "version-0"))
         .await;
@@ -344,10 +348,10 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     );
     std::fs::write(&key, KeyPair::generate().unwrap().public_key_pem()).unwrap();
     std::fs::write(&module, Versions::find().unwrap().module(1)).unwrap();
-    let first = patient(&around, &place).await;
+    let first = start_patiently(&around, &zookeeper).await;
     // The configuration of this driver requires signed modules, so it rejects the plugin, which has no signature.
     let strict = around.config(
-        &place,
+        &zookeeper,
         &format!("registration: {{}}\nsignatures: [ {{ source: \"file:**\", keys: [{key:?}] }} ]\n"),
     );
     let mut unable = Front::start(&strict.replace("2s", "60s")).await;
@@ -369,11 +373,11 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     nodes.put(&node, &of_plugin).await;
     let waiting = until_waiting(&first.program, "not signed").await;
     assert!(waiting.contains(&format!("{name} has not prepared")), "{waiting}");
-    let logged =
+    let is_wait_logged =
         |line: &ProgramLogLine| line.message().contains("a change waits") && line.message().contains(&name);
     first
         .program
-        .until_logged_after(Mark::START, "who is waited for", logged)
+        .until_logged_after(Mark::START, "who is waited for", is_wait_logged)
         .await
         .unwrap();
     let chains = async |driver: &Front| {
@@ -383,17 +387,20 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     assert_eq!(chains(&first).await, 1);
     assert!(unable.program.is_ready().await, "it serves what all serve");
     unable.program.terminate().unwrap();
-    unable.program.ended().await.unwrap();
+    unable.program.wait_for_end().await.unwrap();
     eventually("the plugin is live", async || chains(&first).await == 2).await;
 
     // This driver cannot serve the plugin, so it does not become ready, and the others do not wait for it.
-    let late = Front::start(&strict).await;
+    let late_driver = Front::start(&strict).await;
     eventually("it knows what the others serve", async || {
-        replicas(&late.program).await["target"].is_string()
+        replicas(&late_driver.program).await["target"].is_string()
     })
     .await;
     let client = Client::new().unwrap();
-    let answer = client.get(&late.program.admin_url("/readyz")).await.unwrap();
+    let answer = client
+        .get(&late_driver.program.admin_url("/readyz"))
+        .await
+        .unwrap();
     assert_eq!(answer.status, 503);
     assert_eq!(
         answer.json().unwrap()["reason"],
@@ -402,19 +409,19 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     until_registered(&nodes, 0).await;
     let definition = around.definition("webhook-test", "version-1");
     around.change(&first, Method::PUT, ROUTE, &definition).await;
-    assert_eq!(around.passed(&first).await, ["version-1"]);
+    assert_eq!(around.passed_hooks(&first).await, ["version-1"]);
     until_registered(&nodes, 0).await;
 
     // This driver cannot serve the plugin, so it has not registered itself. When the definition with the plugin is
     // deleted, the driver can serve the same table as the others, and registers itself.
     nodes.delete(&node).await;
-    until_ready(&late.program).await;
+    until_ready(&late_driver.program).await;
     until_registered(&nodes, 1).await;
-    late.program.suspend().unwrap();
+    late_driver.program.suspend().unwrap();
     nodes.put(&node, &of_plugin).await;
     eventually("the plugin is live again", async || chains(&first).await == 2).await;
-    late.program.resume().unwrap();
-    eventually("it is late again", async || !late.program.is_ready().await).await;
+    late_driver.program.resume().unwrap();
+    eventually("it is late again", async || !late_driver.program.is_ready().await).await;
     until_registered(&nodes, 0).await;
 }
 
@@ -429,15 +436,15 @@ async fn until_registered(nodes: &Nodes, count: usize) {
 
 #[tokio::test]
 async fn drivers_may_go_live_independently() {
-    let place = ZooKeeperNode::shared("alone").await;
-    let around = Surroundings::new(&place).await;
-    let config = around.config(&place, "replicas: Independently\n");
+    let zookeeper = ZooKeeperNode::shared("alone").await;
+    let around = Surroundings::new(&zookeeper).await;
+    let config = around.config(&zookeeper, "replicas: Independently\n");
     let (one, two) = (Front::start(&config).await, Front::start(&config).await);
-    let nodes = Nodes::connect(&place.connection()).await;
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
     two.program.suspend().unwrap();
     let definition = around.definition("webhook-test", "version-0");
     around.change(&one, Method::POST, ROUTE, &definition).await;
-    assert_eq!(around.passed(&one).await, ["version-0"]);
+    assert_eq!(around.passed_hooks(&one).await, ["version-0"]);
     two.program.resume().unwrap();
     around
         .until_passed(&two, "the other follows", &["version-0"])

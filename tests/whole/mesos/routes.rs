@@ -99,45 +99,51 @@ const COMMENTED_OUT: [(Method, &str, &str); 2] = [
 #[tokio::test]
 async fn every_route_of_the_scheduler_is_forwarded() {
     let mesos = Mesos::new("", &[]).await;
-    let mut wrong = Vec::new();
+    let mut problems = Vec::new();
     for (method, path, body, expected) in ROUTES {
-        let before = mesos.scheduler.received().len();
+        let before = mesos.scheduler.requests().len();
         let reply = mesos.send(method.clone(), path, self::body(body)).await;
-        let received = mesos.scheduler.received().split_off(before);
-        let lines: Vec<String> = received
+        let requests = mesos.scheduler.requests().split_off(before);
+        let lines: Vec<String> = requests
             .iter()
             .map(admittance_tests::SchedulerRequest::line)
             .collect();
         if lines != [*expected] {
-            wrong.push(format!(
+            problems.push(format!(
                 "{method} {path}: the scheduler got {lines:?}, expected {expected}"
             ));
         }
         let type_of = &reply.headers["content-type"];
         if reply.status != 200 || code_and_message(&reply).0 != 0 || type_of != "application/json" {
-            wrong.push(format!(
+            problems.push(format!(
                 "{method} {path}: {} {type_of:?} {}",
                 reply.status,
                 reply.text()
             ));
         }
     }
-    wrong.extend(mesos.scheduler.problems());
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    problems.extend(mesos.scheduler.problems());
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
     // All writes were executed by the only scheduler.
-    let by = mesos.scheduler.address();
-    assert!(mesos.cluster.writes().iter().all(|write| write.by == by));
+    let address = mesos.scheduler.address();
+    assert!(
+        mesos
+            .cluster
+            .writes()
+            .iter()
+            .all(|write| write.scheduler_address == address)
+    );
 }
 
 #[tokio::test]
 async fn requests_for_removed_scheduler_routes_are_forwarded_and_the_scheduler_refuses_them() {
     let mesos = Mesos::new("", &[]).await;
     for (method, path, expected) in COMMENTED_OUT {
-        let before = mesos.scheduler.received().len();
+        let before = mesos.scheduler.requests().len();
         let reply = mesos.send(method.clone(), path, "").await;
-        let received = mesos.scheduler.received().split_off(before);
-        assert_eq!(received.len(), 1, "{method} {path}");
-        assert_eq!(received[0].line(), expected, "{method} {path}");
+        let requests = mesos.scheduler.requests().split_off(before);
+        assert_eq!(requests.len(), 1, "{method} {path}");
+        assert_eq!(requests[0].line(), expected, "{method} {path}");
         let (code, message) = code_and_message(&reply);
         assert_eq!((reply.status.as_u16(), code), (200, 1_405_009), "{message}");
         assert!(message.contains(NO_ROUTE), "{message}");
@@ -157,7 +163,7 @@ async fn paths_without_a_route_never_reach_the_scheduler() {
         let reply = mesos.send(method.clone(), path, "").await;
         assert_eq!(reply.status.as_u16(), status, "{method} {path}: {}", reply.text());
     }
-    assert!(mesos.scheduler.received().is_empty());
+    assert!(mesos.scheduler.requests().is_empty());
 }
 
 fn body(body: &str) -> String {

@@ -67,10 +67,11 @@ impl Mesos {
     }
 }
 
-/// Returns the configuration of a driver that registers itself and finds the scheduler in ZooKeeper. Appends `more`.
-pub(super) fn driver(place: &ZooKeeperNode, more: &str) -> String {
-    let ensemble = place.config();
-    let definitions = if more.contains("definitions:") {
+/// Returns the configuration of a driver that registers itself and finds the scheduler in ZooKeeper. Appends
+/// `additions`.
+pub(super) fn driver(zookeeper: &ZooKeeperNode, additions: &str) -> String {
+    let ensemble = zookeeper.config();
+    let definitions = if additions.contains("definitions:") {
         ""
     } else {
         "definitions: []\n"
@@ -80,7 +81,7 @@ pub(super) fn driver(place: &ZooKeeperNode, more: &str) -> String {
          dialect: {{ bcs: {{ cluster: {CLUSTER} }} }}\n\
          zookeeper: {{ cluster: {ensemble} }}\n\
          upstream: {{ discover: {{}} }}\n\
-         {definitions}{more}"
+         {definitions}{additions}"
     )
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     nodes::{DRIVERS, MesosNode, Nodes, SCHEDULERS, SchedulerCandidate},
     scene::{CLUSTER, Front, driver},
-    writers::{ConcurrentWriters, WriteAnswer, received, wrong},
+    writers::{ConcurrentWriters, WriteAnswer, scheduler_requests, write_violations},
     zookeeper::{Ensemble, ZooKeeperNode, blocking},
 };
 
@@ -52,11 +52,11 @@ fn address(url: &str) -> http::uri::Authority {
 
 #[tokio::test]
 async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_session() {
-    let place = ZooKeeperNode::shared("sessions").await;
-    let nodes = Nodes::connect(&place.connection()).await;
+    let zookeeper = ZooKeeperNode::shared("sessions").await;
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
     nodes.put(&of_cluster(), &Value::Null).await;
-    let more = "registration: { hostname: here, external: { ip: 203.0.113.7, port: 31090 } }\n";
-    let mut driver = Front::start(&driver(&place, more)).await;
+    let additions = "registration: { hostname: here, external: { ip: 203.0.113.7, port: 31090 } }\n";
+    let mut driver = Front::start(&driver(&zookeeper, additions)).await;
     let (listen, admin) = (
         address(&driver.program.url("/")).port_u16().unwrap(),
         address(&driver.program.admin_url("/")).port_u16().unwrap(),
@@ -89,17 +89,19 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
         })
         .await;
     driver.program.resume().unwrap();
-    let again = |nodes: &[MesosNode], before: &MesosNode| {
+    let is_registered_again = |nodes: &[MesosNode], before: &MesosNode| {
         let new = |node: &&MesosNode| node.name.starts_with("_c_") && node.session != before.session;
         nodes.iter().filter(new).count() == 1
     };
     nodes
         .until_children(&of_cluster(), "registered again", |nodes| {
-            again(nodes, &in_service)
+            is_registered_again(nodes, &in_service)
         })
         .await;
     nodes
-        .until_children(DRIVERS, "registered again", |nodes| again(nodes, &in_cluster))
+        .until_children(DRIVERS, "registered again", |nodes| {
+            is_registered_again(nodes, &in_cluster)
+        })
         .await;
     let (after_in_service, after_in_cluster) = registered(&nodes).await;
     assert_eq!(after_in_service.data, in_service.data);
@@ -109,39 +111,42 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
     nodes
         .delete(&format!("{}/{}", of_cluster(), after_in_service.name))
         .await;
-    let back = nodes
+    let recreated_nodes = nodes
         .until_children(&of_cluster(), "made again", |nodes| nodes.len() == 1)
         .await;
-    assert_ne!(back[0].name, after_in_service.name);
-    assert_eq!(back[0].data, after_in_service.data);
+    assert_ne!(recreated_nodes[0].name, after_in_service.name);
+    assert_eq!(recreated_nodes[0].data, after_in_service.data);
 
     driver.program.terminate().unwrap();
     nodes
         .until_children(&of_cluster(), "withdrawn", <[MesosNode]>::is_empty)
         .await;
-    assert!(driver.program.ended().await.unwrap().success());
-    let left = nodes.children(DRIVERS).await;
-    assert!(left.iter().all(|node| !node.name.starts_with("_c_")), "{left:?}");
+    assert!(driver.program.wait_for_end().await.unwrap().success());
+    let remaining_nodes = nodes.children(DRIVERS).await;
+    assert!(
+        remaining_nodes.iter().all(|node| !node.name.starts_with("_c_")),
+        "{remaining_nodes:?}"
+    );
 }
 
 #[tokio::test]
 async fn requests_succeed_while_the_zookeeper_ensemble_elects_a_leader() {
     let mut ensemble = blocking(|| Ensemble::start(3)).await;
-    let place = ZooKeeperNode::root(&ensemble.addresses());
+    let zookeeper = ZooKeeperNode::root(&ensemble.addresses());
     let cluster = MesosCluster::default();
     let first = Scheduler::start(&cluster).await.unwrap();
     let second = Scheduler::start(&cluster).await.unwrap();
-    let first_stands = SchedulerCandidate::stand(&place.connection(), &first).await;
-    let _second_stands = SchedulerCandidate::stand(&place.connection(), &second).await;
-    let driver = Front::start(&driver(&place, "registration: {}\n")).await;
-    let nodes = Nodes::connect(&place.connection()).await;
+    let first_stands = SchedulerCandidate::stand(&zookeeper.connection(), &first).await;
+    let _second_stands = SchedulerCandidate::stand(&zookeeper.connection(), &second).await;
+    let driver = Front::start(&driver(&zookeeper, "registration: {}\n")).await;
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
     nodes.put(&of_cluster(), &Value::Null).await;
     registered(&nodes).await;
 
     let writers = ConcurrentWriters::start(&[driver.routes()], 4);
     writers.until_created(20).await;
     let before = writers.count();
-    let (ensemble, lost) = blocking(move || {
+    let (ensemble, lost_server) = blocking(move || {
         let leader = ensemble.leader();
         ensemble.kill(leader);
         let next = ensemble.leader();
@@ -153,31 +158,31 @@ async fn requests_succeed_while_the_zookeeper_ensemble_elects_a_leader() {
     let undisturbed = writers.count();
 
     // The driver keeps its session or gets a new one. Either way, it learns which scheduler is the new master.
-    let nodes_after = Nodes::connect(&place.connection()).await;
+    let nodes_after = Nodes::connect(&zookeeper.connection()).await;
     registered(&nodes_after).await;
     first_stands.resign().await;
     nodes_after
         .until_children(SCHEDULERS, "the second is the first", |nodes| nodes.len() == 1)
         .await;
     writers.until_created(20).await;
-    let written = writers.end().await;
-    let (received, problems) = received(&[&first, &second]);
+    let applications = writers.end().await;
+    let (requests, problems) = scheduler_requests(&[&first, &second]);
     assert_eq!(problems, [""; 0]);
-    let wrong = wrong(&written, &cluster, &received);
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let failed: Vec<_> = written[..undisturbed]
+    let violations = write_violations(&applications, &cluster, &requests);
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+    let failed: Vec<_> = applications[..undisturbed]
         .iter()
-        .filter(|written| written.answer != WriteAnswer::Created)
+        .filter(|application| application.answer != WriteAnswer::Created)
         .collect();
     assert!(
         failed.is_empty(),
-        "{before} before server {lost} was killed: {failed:?}"
+        "{before} before server {lost_server} was killed: {failed:?}"
     );
     assert!(
         cluster
             .writes()
             .last()
-            .is_some_and(|write| write.by == second.address())
+            .is_some_and(|write| write.scheduler_address == second.address())
     );
     drop(ensemble);
 }

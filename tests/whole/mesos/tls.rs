@@ -26,8 +26,8 @@ async fn certificates(out: &Path) {
         "--client",
         "operator",
     ];
-    let made = Admittance::run(arguments.into_iter().chain(names)).await.unwrap();
-    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let certs_output = Admittance::run(arguments.into_iter().chain(names)).await.unwrap();
+    assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
 }
 
 fn pem(folder: &Path, name: &str) -> String {
@@ -55,7 +55,7 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     for folder in [&ours, &schedulers, &theirs] {
         certificates(folder).await;
     }
-    let place = ZooKeeperNode::shared("tls").await;
+    let zookeeper = ZooKeeperNode::shared("tls").await;
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start_over_tls(
         &cluster,
@@ -67,8 +67,8 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     )
     .await
     .unwrap();
-    let _stands = SchedulerCandidate::stand(&place.connection(), &scheduler).await;
-    let nodes = Nodes::connect(&place.connection()).await;
+    let _stands = SchedulerCandidate::stand(&zookeeper.connection(), &scheduler).await;
+    let nodes = Nodes::connect(&zookeeper.connection()).await;
     let of_cluster = format!("{DRIVERS}/{CLUSTER}");
     nodes.put(&of_cluster, &Value::Null).await;
 
@@ -76,7 +76,7 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
         "address: \"127.0.0.1:0\", tls: {{ certificate: {0}/localhost.pem, key: {0}/localhost.key, clientCa: {0}/ca.pem }}",
         ours.display()
     );
-    let config = driver(&place, "registration: {}\n").replace("address: \"127.0.0.1:0\"", &listener);
+    let config = driver(&zookeeper, "registration: {}\n").replace("address: \"127.0.0.1:0\"", &listener);
     let to_scheduler = |shows: &Path| {
         format!(
             "discover: {{}}, tls: {{ ca: {0}/ca.pem, certificate: {1}/operator.pem, key: {1}/operator.key }}",

@@ -27,11 +27,11 @@ struct Vector {
     body: VectorBody,
     /// The status and the code of the reply that the client must get, and a part of its message.
     reply: (u16, u64, &'static str),
-    received: Option<&'static str>,
+    scheduler_line: Option<&'static str>,
     /// The names of the hooks that must be called, in this order.
-    called: &'static [&'static str],
+    called_hooks: &'static [&'static str],
     /// (JSON Pointer, value) for each value that the body to the scheduler must have.
-    sent: &'static [(&'static str, &'static str)],
+    scheduler_values: &'static [(&'static str, &'static str)],
 }
 
 #[derive(Clone, Copy)]
@@ -55,9 +55,9 @@ const USUAL: Vector = Vector {
     ask: (Method::POST, "/namespaces/{ns}/applications"),
     body: Object("application"),
     reply: (200, 0, "success"),
-    received: None,
-    called: &[],
-    sent: &[],
+    scheduler_line: None,
+    called_hooks: &[],
+    scheduler_values: &[],
 };
 
 const FIRST: &str = "/raw_json/metadata/annotations/first";
@@ -69,57 +69,57 @@ const POST_DEFINITION: (Method, &str) = (Method::POST, "/namespaces/{ns}/admissi
 const PUT_DEFINITION: (Method, &str) = (Method::PUT, "/namespaces/{ns}/admissionwebhook");
 const GOOD: &str = r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"CA"}"#;
 const ANOTHER: &str = r#""clientConfig":{"url":"http://hook.hooks:1/"}"#;
-const SEEN: &[(&str, &str)] = &[("annotates", "Fail")];
+const ANNOTATING: &[(&str, &str)] = &[("annotates", "Fail")];
 const WRONG_CLUSTER: (u16, u64, &str) = (400, 1_405_234, "http header BCS-ClusterID ");
 
 #[rustfmt::skip]
 const VECTORS: &[Vector] = &[
     // The cases from here on test the header `BCS-ClusterID`, which names the cluster.
-    Vector { source: "1.2 no BCS-ClusterID, and no hook is called (2.6 no. 12)", namespace: "header", hooks: SEEN, cluster: &[], reply: WRONG_CLUSTER, ..USUAL },
-    Vector { source: "1.2 another cluster", namespace: "header", hooks: SEEN, cluster: &["BCS-MESOS-10002"], reply: (400, 1_405_234, "http header BCS-ClusterID BCS-MESOS-10002 don't exist"), ..USUAL },
-    Vector { source: "1.2 case counts", namespace: "header", hooks: SEEN, cluster: &["bcs-mesos-10001"], reply: WRONG_CLUSTER, ..USUAL },
-    Vector { source: "1.2 two of them", namespace: "header", hooks: SEEN, cluster: &[CLUSTER, "BCS-MESOS-10002"], reply: WRONG_CLUSTER, ..USUAL },
-    Vector { source: "1.2 on every route", namespace: "header", hooks: SEEN, cluster: &[], ask: (Method::GET, "/namespaces/{ns}/applications"), body: Nothing, reply: WRONG_CLUSTER, ..USUAL },
-    Vector { source: "1.2 on the routes of definitions", namespace: "header", hooks: SEEN, cluster: &[], ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("admissionwebhook"), reply: WRONG_CLUSTER, ..USUAL },
+    Vector { source: "1.2 no BCS-ClusterID, and no hook is called (2.6 no. 12)", namespace: "header", hooks: ANNOTATING, cluster: &[], reply: WRONG_CLUSTER, ..USUAL },
+    Vector { source: "1.2 another cluster", namespace: "header", hooks: ANNOTATING, cluster: &["BCS-MESOS-10002"], reply: (400, 1_405_234, "http header BCS-ClusterID BCS-MESOS-10002 don't exist"), ..USUAL },
+    Vector { source: "1.2 case counts", namespace: "header", hooks: ANNOTATING, cluster: &["bcs-mesos-10001"], reply: WRONG_CLUSTER, ..USUAL },
+    Vector { source: "1.2 two of them", namespace: "header", hooks: ANNOTATING, cluster: &[CLUSTER, "BCS-MESOS-10002"], reply: WRONG_CLUSTER, ..USUAL },
+    Vector { source: "1.2 on every route", namespace: "header", hooks: ANNOTATING, cluster: &[], ask: (Method::GET, "/namespaces/{ns}/applications"), body: Nothing, reply: WRONG_CLUSTER, ..USUAL },
+    Vector { source: "1.2 on the routes of definitions", namespace: "header", hooks: ANNOTATING, cluster: &[], ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("admissionwebhook"), reply: WRONG_CLUSTER, ..USUAL },
     // The cases from here on test the kind of the object in the body.
     Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/applications"), body: Object("deployment"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind deployment is invalid"), ..USUAL },
     Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("application"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind application is invalid"), ..USUAL },
     Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("secret"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind secret is invalid"), ..USUAL },
     Vector { source: "1.4 no kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/services"), body: Text("{}"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind  is invalid"), ..USUAL },
     Vector { source: "2.1 wrong kind of a definition", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("application"), reply: (200, 1_405_008, "Kind application is invalid"), ..USUAL },
-    Vector { source: "2.4 the hooks are for the kind of the body; the kind is checked behind them", namespace: "wrong", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), reply: (200, 1_405_008, "Kind application is invalid"), called: &["annotates"], ..USUAL },
+    Vector { source: "2.4 the hooks are for the kind of the body; the kind is checked behind them", namespace: "wrong", hooks: ANNOTATING, ask: (Method::POST, "/namespaces/{ns}/deployments"), reply: (200, 1_405_008, "Kind application is invalid"), called_hooks: &["annotates"], ..USUAL },
     // The cases from here on test errors of the scheduler. The driver passes their codes on to the client.
-    Vector { source: "2.2 of a scheduler: created", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), received: Some("POST /v1/configmap"), ..USUAL },
-    Vector { source: "2.2 of a scheduler: create twice", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), reply: (200, 1_405_201, "(bcs-scheduler):configmap already exist"), received: Some("POST /v1/configmap"), ..USUAL },
-    Vector { source: "2.2 of a scheduler: update absent", namespace: "twice", ask: (Method::PUT, "/namespaces/{ns}/secrets"), body: Object("secret"), reply: (200, 1_405_202, "(bcs-scheduler):secret not exist"), received: Some("PUT /v1/secret"), ..USUAL },
-    Vector { source: "2.2 of a scheduler: delete", namespace: "twice", ask: (Method::DELETE, "/namespaces/{ns}/configmaps/web"), body: Nothing, received: Some("DELETE /v1/configmap/twice/web"), ..USUAL },
+    Vector { source: "2.2 of a scheduler: created", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), scheduler_line: Some("POST /v1/configmap"), ..USUAL },
+    Vector { source: "2.2 of a scheduler: create twice", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), reply: (200, 1_405_201, "(bcs-scheduler):configmap already exist"), scheduler_line: Some("POST /v1/configmap"), ..USUAL },
+    Vector { source: "2.2 of a scheduler: update absent", namespace: "twice", ask: (Method::PUT, "/namespaces/{ns}/secrets"), body: Object("secret"), reply: (200, 1_405_202, "(bcs-scheduler):secret not exist"), scheduler_line: Some("PUT /v1/secret"), ..USUAL },
+    Vector { source: "2.2 of a scheduler: delete", namespace: "twice", ask: (Method::DELETE, "/namespaces/{ns}/configmaps/web"), body: Nothing, scheduler_line: Some("DELETE /v1/configmap/twice/web"), ..USUAL },
     // The cases from here on test what hooks change, and how hooks fail.
-    Vector { source: "2.5 the reply is the new resource", namespace: "changes", hooks: SEEN, received: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 Fail and 500", namespace: "fail-500", hooks: &[("annotates", "Fail"), ("broken", "Fail"), ("passes", "Fail")], reply: (400, 1_405_234, "100% out of order"), called: &["annotates", "broken"], ..USUAL },
-    Vector { source: "6 Ignore and 500: the last good body", namespace: "ignore-500", hooks: &[("annotates", "Fail"), ("broken", "Ignore")], received: CREATED, called: &["annotates", "broken"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 Ignore and 500 go on to the next hook", namespace: "goes-on", hooks: &[("broken", "Ignore"), ("annotates", "Fail")], received: CREATED, called: &["broken", "annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 the chain hands bytes on", namespace: "chain", hooks: &[("odd", "Fail"), ("passes", "Fail"), ("annotates", "Fail")], received: CREATED, called: &["odd", "passes", "annotates"], sent: &[(ODD, "seen"), (FIRST, "seen")], ..USUAL },
-    Vector { source: "6 a reply 201 is a failure", namespace: "fail-201", hooks: &[("created", "Fail")], reply: (400, 1_405_234, "201"), called: &["created"], ..USUAL },
-    Vector { source: "6 a reply 201 is a failure", namespace: "ignore-201", hooks: &[("created", "Ignore")], received: CREATED, called: &["created"], sent: &[("/raw_json/metadata/annotations/created", "")], ..USUAL },
-    Vector { source: "2.5 a reply 302 is a failure; the original follows it", namespace: "moved", hooks: &[("moved", "Fail")], reply: (400, 1_405_234, "302"), called: &["moved"], ..USUAL },
-    Vector { source: "2.6 no. 3: an empty reply", namespace: "empty", hooks: &[("empty", "Fail")], reply: (400, 1_405_234, "empty"), called: &["empty"], ..USUAL },
-    Vector { source: "2.6 no. 3: a reply that is no JSON", namespace: "garbage", hooks: &[("garbage", "Fail")], reply: (400, 1_405_234, "JSON"), called: &["garbage"], ..USUAL },
-    Vector { source: "2.6 no. 3: another name", namespace: "renames", hooks: &[("renames", "Fail")], reply: (400, 1_405_234, "/metadata/name"), called: &["renames"], ..USUAL },
-    Vector { source: "2.1 no policy is Ignore", namespace: "no-policy", hooks: &[("broken", "")], received: CREATED, called: &["broken"], ..USUAL },
-    Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), body: Object("deployment"), received: Some("POST /v1/deployment/deploys/web"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("deployment"), received: Some("PUT /v1/deployment/deploys/web?args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "2.5 the reply is the new resource", namespace: "changes", hooks: ANNOTATING, scheduler_line: CREATED, called_hooks: &["annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 Fail and 500", namespace: "fail-500", hooks: &[("annotates", "Fail"), ("broken", "Fail"), ("passes", "Fail")], reply: (400, 1_405_234, "100% out of order"), called_hooks: &["annotates", "broken"], ..USUAL },
+    Vector { source: "6 Ignore and 500: the last good body", namespace: "ignore-500", hooks: &[("annotates", "Fail"), ("broken", "Ignore")], scheduler_line: CREATED, called_hooks: &["annotates", "broken"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 Ignore and 500 go on to the next hook", namespace: "goes-on", hooks: &[("broken", "Ignore"), ("annotates", "Fail")], scheduler_line: CREATED, called_hooks: &["broken", "annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 the chain hands bytes on", namespace: "chain", hooks: &[("odd", "Fail"), ("passes", "Fail"), ("annotates", "Fail")], scheduler_line: CREATED, called_hooks: &["odd", "passes", "annotates"], scheduler_values: &[(ODD, "seen"), (FIRST, "seen")], ..USUAL },
+    Vector { source: "6 a reply 201 is a failure", namespace: "fail-201", hooks: &[("created", "Fail")], reply: (400, 1_405_234, "201"), called_hooks: &["created"], ..USUAL },
+    Vector { source: "6 a reply 201 is a failure", namespace: "ignore-201", hooks: &[("created", "Ignore")], scheduler_line: CREATED, called_hooks: &["created"], scheduler_values: &[("/raw_json/metadata/annotations/created", "")], ..USUAL },
+    Vector { source: "2.5 a reply 302 is a failure; the original follows it", namespace: "moved", hooks: &[("moved", "Fail")], reply: (400, 1_405_234, "302"), called_hooks: &["moved"], ..USUAL },
+    Vector { source: "2.6 no. 3: an empty reply", namespace: "empty", hooks: &[("empty", "Fail")], reply: (400, 1_405_234, "empty"), called_hooks: &["empty"], ..USUAL },
+    Vector { source: "2.6 no. 3: a reply that is no JSON", namespace: "garbage", hooks: &[("garbage", "Fail")], reply: (400, 1_405_234, "JSON"), called_hooks: &["garbage"], ..USUAL },
+    Vector { source: "2.6 no. 3: another name", namespace: "renames", hooks: &[("renames", "Fail")], reply: (400, 1_405_234, "/metadata/name"), called_hooks: &["renames"], ..USUAL },
+    Vector { source: "2.1 no policy is Ignore", namespace: "no-policy", hooks: &[("broken", "")], scheduler_line: CREATED, called_hooks: &["broken"], ..USUAL },
+    Vector { source: "2.4 deployments", namespace: "deploys", hooks: ANNOTATING, ask: (Method::POST, "/namespaces/{ns}/deployments"), body: Object("deployment"), scheduler_line: Some("POST /v1/deployment/deploys/web"), called_hooks: &["annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "2.4 deployments", namespace: "deploys", hooks: ANNOTATING, ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("deployment"), scheduler_line: Some("PUT /v1/deployment/deploys/web?args="), called_hooks: &["annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
     // The cases from here on test for which requests hooks are called.
-    Vector { source: "2.4 POST is Create", namespace: "life", hooks: SEEN, received: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "2.4 PUT is Update", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications?instances=1"), received: Some("POST /v1/apps/life/web/update?instances=1&args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 PUT rollback calls Update hooks", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), received: Some("POST /v1/apps/life/web/update?instances=2&kind=application"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    Vector { source: "6 no call for GET", namespace: "life", hooks: SEEN, ask: (Method::GET, "/namespaces/{ns}/applications/web"), body: Nothing, received: Some("GET /v1/apps/life/web?kind=application"), ..USUAL },
-    Vector { source: "6 no call for scale", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications/web/scale/3"), body: Nothing, received: Some("POST /v1/apps/life/web/scale?instances=3&kind=application"), ..USUAL },
-    Vector { source: "6 no call for DELETE", namespace: "life", hooks: SEEN, ask: (Method::DELETE, "/namespaces/{ns}/applications/web?enforce=1"), body: Nothing, received: Some("DELETE /v1/apps/life/web?enforce=1&kind=application"), ..USUAL },
-    Vector { source: "6 no call for a process", namespace: "life", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/processes"), body: Object("process"), received: CREATED, sent: &[("/Kind", "process")], ..USUAL },
-    Vector { source: "2.4 an empty body passes the hooks", namespace: "life", hooks: SEEN, body: Nothing, reply: (200, 1_405_008, "Unmarshal TypeMeta failed: unexpected end of JSON input"), ..USUAL },
-    Vector { source: "2.6 no. 10: what cannot be decoded does not", namespace: "life", hooks: SEEN, body: Text("{"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
-    Vector { source: "2.6 no. 6: null breaks the original's connection", namespace: "life", hooks: SEEN, body: Text("null"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
-    Vector { source: "1.4 a name with a dot", namespace: "dots", hooks: SEEN, body: Text(r#"{"kind":"application","metadata":{"name":"a.b","namespace":"x"}}"#), reply: (200, 0, "Name can't contains contains '.'"), ..USUAL },
+    Vector { source: "2.4 POST is Create", namespace: "life", hooks: ANNOTATING, scheduler_line: CREATED, called_hooks: &["annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "2.4 PUT is Update", namespace: "life", hooks: ANNOTATING, ask: (Method::PUT, "/namespaces/{ns}/applications?instances=1"), scheduler_line: Some("POST /v1/apps/life/web/update?instances=1&args="), called_hooks: &["annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 PUT rollback calls Update hooks", namespace: "life", hooks: ANNOTATING, ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), scheduler_line: Some("POST /v1/apps/life/web/update?instances=2&kind=application"), called_hooks: &["annotates"], scheduler_values: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 no call for GET", namespace: "life", hooks: ANNOTATING, ask: (Method::GET, "/namespaces/{ns}/applications/web"), body: Nothing, scheduler_line: Some("GET /v1/apps/life/web?kind=application"), ..USUAL },
+    Vector { source: "6 no call for scale", namespace: "life", hooks: ANNOTATING, ask: (Method::PUT, "/namespaces/{ns}/applications/web/scale/3"), body: Nothing, scheduler_line: Some("POST /v1/apps/life/web/scale?instances=3&kind=application"), ..USUAL },
+    Vector { source: "6 no call for DELETE", namespace: "life", hooks: ANNOTATING, ask: (Method::DELETE, "/namespaces/{ns}/applications/web?enforce=1"), body: Nothing, scheduler_line: Some("DELETE /v1/apps/life/web?enforce=1&kind=application"), ..USUAL },
+    Vector { source: "6 no call for a process", namespace: "life", hooks: ANNOTATING, ask: (Method::POST, "/namespaces/{ns}/processes"), body: Object("process"), scheduler_line: CREATED, scheduler_values: &[("/Kind", "process")], ..USUAL },
+    Vector { source: "2.4 an empty body passes the hooks", namespace: "life", hooks: ANNOTATING, body: Nothing, reply: (200, 1_405_008, "Unmarshal TypeMeta failed: unexpected end of JSON input"), ..USUAL },
+    Vector { source: "2.6 no. 10: what cannot be decoded does not", namespace: "life", hooks: ANNOTATING, body: Text("{"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
+    Vector { source: "2.6 no. 6: null breaks the original's connection", namespace: "life", hooks: ANNOTATING, body: Text("null"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
+    Vector { source: "1.4 a name with a dot", namespace: "dots", hooks: ANNOTATING, body: Text(r#"{"kind":"application","metadata":{"name":"a.b","namespace":"x"}}"#), reply: (200, 0, "Name can't contains contains '.'"), ..USUAL },
     // The cases from here on test requests about definitions. The driver answers such requests itself, without the
     // scheduler.
     Vector { source: "2.2 create", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), ..USUAL },
@@ -143,20 +143,20 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.2 delete", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..USUAL },
     Vector { source: "2.2 delete absent", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, reply: (200, 1_405_202, "admission not exist"), ..USUAL },
     // In the cases from here on, a plugin does the work of a hook.
-    Vector { source: "2.5, with a plugin", namespace: "plugin", hooks: &[("plugin", "Fail")], received: CREATED, sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29")], ..USUAL },
-    Vector { source: "2.5, a plugin between hooks", namespace: "between", hooks: &[("odd", "Fail"), ("plugin", "Fail"), ("annotates", "Fail")], received: CREATED, called: &["odd", "annotates"], sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29"), (ODD, "seen"), (FIRST, "seen")], ..USUAL },
+    Vector { source: "2.5, with a plugin", namespace: "plugin", hooks: &[("plugin", "Fail")], scheduler_line: CREATED, scheduler_values: &[(IMAGE, "mirror.example.com/library/nginx:1.29")], ..USUAL },
+    Vector { source: "2.5, a plugin between hooks", namespace: "between", hooks: &[("odd", "Fail"), ("plugin", "Fail"), ("annotates", "Fail")], scheduler_line: CREATED, called_hooks: &["odd", "annotates"], scheduler_values: &[(IMAGE, "mirror.example.com/library/nginx:1.29"), (ODD, "seen"), (FIRST, "seen")], ..USUAL },
     Vector { source: "2.5, a plugin that refuses, whatever its policy", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], reply: (400, 1_405_234, "denied the request"), ..USUAL },
     Vector { source: "6 PUT rollback calls Update hooks, with a plugin", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), reply: (400, 1_405_234, "denied the request"), ..USUAL },
 ];
 
 fn definitions(hooks: &MesosHooks) -> String {
     let mut stages: Vec<Value> = Vec::new();
-    let mut done: Vec<&str> = Vec::new();
+    let mut namespaces: Vec<&str> = Vec::new();
     for vector in VECTORS {
-        if done.contains(&vector.namespace) {
+        if namespaces.contains(&vector.namespace) {
             continue;
         }
-        done.push(vector.namespace);
+        namespaces.push(vector.namespace);
         for (name, policy) in vector.hooks {
             let mut stage = json!({
                 "name": format!("{}-{name}", vector.namespace),
@@ -205,14 +205,14 @@ fn definitions(hooks: &MesosHooks) -> String {
 async fn replies_match_the_test_vectors_of_bcs_mesos_driver() {
     let hooks = MesosHooks::start().await;
     let mesos = Mesos::new(&definitions(&hooks), &[("hook.hooks", hooks.address)]).await;
-    let mut wrong = Vec::new();
+    let mut problems = Vec::new();
     for vector in VECTORS {
         for mistake in ask(&mesos, &hooks, vector).await {
-            wrong.push(format!("{} ({}): {mistake}", vector.source, vector.namespace));
+            problems.push(format!("{} ({}): {mistake}", vector.source, vector.namespace));
         }
     }
-    wrong.extend(mesos.scheduler.problems());
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    problems.extend(mesos.scheduler.problems());
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> {
@@ -229,7 +229,7 @@ async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> 
     }
     let (calls_before, asked_before) = (
         hooks.calls(Some(vector.namespace)).len(),
-        mesos.scheduler.received().len(),
+        mesos.scheduler.requests().len(),
     );
     let reply = mesos
         .client
@@ -237,27 +237,35 @@ async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> 
         .await
         .unwrap();
     let calls = hooks.calls(Some(vector.namespace)).split_off(calls_before);
-    let received = mesos.scheduler.received().split_off(asked_before);
+    let requests = mesos.scheduler.requests().split_off(asked_before);
 
-    let mut wrong = Vec::new();
-    let mut expect = |what: &str, is: String, expected: String| {
-        if is != expected {
-            wrong.push(format!("{what}: {is}, not {expected}"));
+    let mut mistakes = Vec::new();
+    let mut expect = |subject: &str, observed: String, expected: String| {
+        if observed != expected {
+            mistakes.push(format!("{subject}: {observed}, not {expected}"));
         }
     };
     check_reply(&reply, vector, &mut expect);
-    let lines: Vec<String> = received
+    let lines: Vec<String> = requests
         .iter()
         .map(admittance_tests::SchedulerRequest::line)
         .collect();
-    let expected: Vec<String> = vector.received.iter().map(|line| (*line).to_owned()).collect();
+    let expected: Vec<String> = vector
+        .scheduler_line
+        .iter()
+        .map(|line| (*line).to_owned())
+        .collect();
     expect(
         "the scheduler is asked",
         format!("{lines:?}"),
         format!("{expected:?}"),
     );
     let called: Vec<&str> = calls.iter().map(|call| call.path.trim_matches('/')).collect();
-    expect("calls", format!("{called:?}"), format!("{:?}", vector.called));
+    expect(
+        "calls",
+        format!("{called:?}"),
+        format!("{:?}", vector.called_hooks),
+    );
 
     // Hooks are called one after another. Each hook gets the last valid reply of an earlier hook, or the bytes from the
     // client if there is no valid reply yet.
@@ -268,10 +276,10 @@ async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> 
     let mut current = body;
     for call in &calls {
         if !has_plugins {
-            expect(&call.path, text(&call.sent), text(&current));
+            expect(&call.path, text(&call.request_body), text(&current));
         }
         if call.is_good() {
-            current = call.replied.clone();
+            current = call.reply_body.clone();
         }
         let json = call.headers.get(CONTENT_TYPE);
         expect(
@@ -283,15 +291,18 @@ async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> 
             expect(name, format!("{:?}", call.headers.get(name)), "None".to_owned());
         }
     }
-    for (pointer, value) in vector.sent {
-        let sent = received
+    for (pointer, value) in vector.scheduler_values {
+        let sent_body = requests
             .first()
             .map(admittance_tests::SchedulerRequest::json)
             .unwrap_or_default();
-        let found = sent.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        expect(pointer, found.to_owned(), (*value).to_owned());
+        let actual = sent_body
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        expect(pointer, actual.to_owned(), (*value).to_owned());
     }
-    wrong
+    mistakes
 }
 
 fn body(vector: &Vector, bundle: &str) -> Bytes {
@@ -331,10 +342,10 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         expect("the reply", reply.text(), message.to_owned());
         return;
     }
-    let (found, text) = code_and_message(reply);
+    let (actual_code, text) = code_and_message(reply);
     expect(
         "the code",
-        format!("{found} ({text})"),
+        format!("{actual_code} ({text})"),
         format!("{code} ({text})"),
     );
     if !text.contains(message) {

@@ -20,7 +20,7 @@ pub(super) const NAMESPACE: &str = "load";
 
 pub(super) struct ConcurrentWriters {
     is_over: Arc<AtomicBool>,
-    written: watch::Sender<Vec<WrittenApplication>>,
+    applications: watch::Sender<Vec<WrittenApplication>>,
     tasks: JoinSet<()>,
 }
 
@@ -45,55 +45,56 @@ impl ConcurrentWriters {
     /// Starts clients that create applications through these base URLs in turn.
     pub(super) fn start(front_doors: &[String], clients: usize) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let written = watch::Sender::new(Vec::new());
+        let applications = watch::Sender::new(Vec::new());
         let mut tasks = JoinSet::new();
         for number in 0..clients {
             let front_doors = front_doors.to_vec();
-            tasks.spawn(write(number, front_doors, is_over.clone(), written.clone()));
+            tasks.spawn(write(number, front_doors, is_over.clone(), applications.clone()));
         }
         Self {
             is_over,
-            written,
+            applications,
             tasks,
         }
     }
 
     pub(super) fn count(&self) -> usize {
-        self.written.borrow().len()
+        self.applications.borrow().len()
     }
 
     /// Waits until the clients' replies meet a condition. The first `from` replies do not count.
     pub(super) async fn until(
         &self,
-        what: &str,
+        event: &str,
         from: usize,
-        wanted: impl Fn(&[WrittenApplication]) -> bool,
+        is_expected: impl Fn(&[WrittenApplication]) -> bool,
     ) {
-        let mut written = self.written.subscribe();
-        let waiting = written.wait_for(|written| wanted(written.get(from..).unwrap_or_default()));
+        let mut receiver = self.applications.subscribe();
+        let waiting =
+            receiver.wait_for(|applications| is_expected(applications.get(from..).unwrap_or_default()));
         let waited = tokio::time::timeout(NEVER, waiting).await.is_ok();
         assert!(
             waited,
-            "{what}: never; the last answer is {:?}",
-            self.written.borrow().last()
+            "{event}: never; the last answer is {:?}",
+            self.applications.borrow().last()
         );
     }
 
-    pub(super) async fn until_created(&self, more: usize) {
-        let created = |written: &[WrittenApplication]| {
-            let is = |written: &&WrittenApplication| written.answer == WriteAnswer::Created;
-            written.iter().filter(is).count() >= more
+    pub(super) async fn until_created(&self, count: usize) {
+        let has_enough = |applications: &[WrittenApplication]| {
+            let is_created = |application: &&WrittenApplication| application.answer == WriteAnswer::Created;
+            applications.iter().filter(is_created).count() >= count
         };
-        self.until(&format!("{more} more applications"), self.count(), created)
+        self.until(&format!("{count} more applications"), self.count(), has_enough)
             .await;
     }
 
     pub(super) async fn end(mut self) -> Vec<WrittenApplication> {
         self.is_over.store(true, Ordering::SeqCst);
-        while let Some(ended) = self.tasks.join_next().await {
-            ended.unwrap();
+        while let Some(task_result) = self.tasks.join_next().await {
+            task_result.unwrap();
         }
-        self.written.borrow().clone()
+        self.applications.borrow().clone()
     }
 }
 
@@ -101,7 +102,7 @@ async fn write(
     number: usize,
     front_doors: Vec<String>,
     is_over: Arc<AtomicBool>,
-    written: watch::Sender<Vec<WrittenApplication>>,
+    applications: watch::Sender<Vec<WrittenApplication>>,
 ) {
     let client = Client::new().unwrap();
     for turn in 0_usize.. {
@@ -123,61 +124,61 @@ async fn write(
             },
         };
         let at = Instant::now();
-        written.send_modify(|all| all.push(WrittenApplication { name, answer, at }));
+        applications.send_modify(|all| all.push(WrittenApplication { name, answer, at }));
     }
 }
 
 /// Returns violations of these rules: An application is sent to a master at most once. If a client was told that an
 /// application was created, it was created exactly once. A scheduler that is not the master changes nothing.
-pub(super) fn wrong(
-    written: &[WrittenApplication],
+pub(super) fn write_violations(
+    applications: &[WrittenApplication],
     cluster: &MesosCluster,
-    received: &[SchedulerRequest],
+    requests: &[SchedulerRequest],
 ) -> Vec<String> {
-    let mut came: BTreeMap<String, usize> = BTreeMap::new();
-    for request in received.iter().filter(|request| request.by_master) {
+    let mut arrival_counts: BTreeMap<String, usize> = BTreeMap::new();
+    for request in requests.iter().filter(|request| request.by_master) {
         let name = request.json()["ID"].as_str().unwrap_or_default().to_owned();
-        *came.entry(name).or_default() += 1;
+        *arrival_counts.entry(name).or_default() += 1;
     }
-    let mut created: BTreeMap<String, usize> = BTreeMap::new();
+    let mut creation_counts: BTreeMap<String, usize> = BTreeMap::new();
     for write in cluster.writes() {
         if write.verb == SchedulerVerb::Create {
-            *created.entry(write.to.2).or_default() += 1;
+            *creation_counts.entry(write.key.2).or_default() += 1;
         }
     }
-    let mut wrong = Vec::new();
-    for WrittenApplication { name, answer, .. } in written {
+    let mut violations = Vec::new();
+    for WrittenApplication { name, answer, .. } in applications {
         let times = (
-            came.get(name).copied().unwrap_or_default(),
-            created.get(name).copied().unwrap_or_default(),
+            arrival_counts.get(name).copied().unwrap_or_default(),
+            creation_counts.get(name).copied().unwrap_or_default(),
         );
         let is_right = match answer {
             WriteAnswer::Created => times == (1, 1),
             WriteAnswer::Refused(..) | WriteAnswer::Broken(_) => times.0 <= 1 && times.1 <= times.0,
         };
         if !is_right {
-            let (came, created) = times;
-            wrong.push(format!(
-                "{name} came {came} times and was created {created} times: {answer:?}"
+            let (arrivals, creations) = times;
+            violations.push(format!(
+                "{name} came {arrivals} times and was created {creations} times: {answer:?}"
             ));
         }
     }
-    let unknown = came
+    let unknown = arrival_counts
         .keys()
-        .filter(|name| !written.iter().any(|written| written.name == **name));
-    wrong.extend(unknown.map(|name| format!("nobody waits for an answer about {name}")));
-    wrong
+        .filter(|name| !applications.iter().any(|application| application.name == **name));
+    violations.extend(unknown.map(|name| format!("nobody waits for an answer about {name}")));
+    violations
 }
 
 /// Returns all requests that these schedulers have received, and the problems that the schedulers have found in these
 /// requests.
-pub(super) fn received(schedulers: &[&Scheduler]) -> (Vec<SchedulerRequest>, Vec<String>) {
-    let received = schedulers.iter().flat_map(|scheduler| scheduler.received());
+pub(super) fn scheduler_requests(schedulers: &[&Scheduler]) -> (Vec<SchedulerRequest>, Vec<String>) {
+    let requests = schedulers.iter().flat_map(|scheduler| scheduler.requests());
     let problems = schedulers.iter().flat_map(|scheduler| scheduler.problems());
-    (received.collect(), problems.collect())
+    (requests.collect(), problems.collect())
 }
 
-/// Checks that [`wrong`] finds violations, because tests in other files rely on it.
+/// Checks that [`write_violations`] finds violations, because tests in other files rely on it.
 #[tokio::test]
 async fn lost_and_duplicate_writes_are_detected() {
     let cluster = MesosCluster::default();
@@ -192,12 +193,12 @@ async fn lost_and_duplicate_writes_are_detected() {
     let body = format!(r#"{{"ID":"once","RunAs":"{NAMESPACE}","Instances":1}}"#);
     client.bcs(Method::POST, &url, body).await.unwrap();
     let refused = WriteAnswer::Refused(1_405_009, "do http request failed!".to_owned());
-    let written = |name: &str, answer: &WriteAnswer| WrittenApplication {
+    let written_application = |name: &str, answer: &WriteAnswer| WrittenApplication {
         name: name.to_owned(),
         answer: answer.clone(),
         at: Instant::now(),
     };
-    let (received, problems) = received(&[&scheduler]);
+    let (requests, problems) = scheduler_requests(&[&scheduler]);
     assert!(
         problems.iter().any(|problem| problem.contains("bcs-clusterid")),
         "a client's own request"
@@ -218,19 +219,19 @@ async fn lost_and_duplicate_writes_are_detected() {
         ),
         ("twice", &refused, "twice came 2 times and was created 1 times"),
     ] {
-        let wrong = wrong(&[written(name, answer)], &cluster, &received);
-        let told = wrong
+        let violations = write_violations(&[written_application(name, answer)], &cluster, &requests);
+        let violation = violations
             .iter()
             .find(|text| text.starts_with(name))
             .cloned()
             .unwrap_or_default();
         assert!(
-            told.starts_with(expected) && told.is_empty() == expected.is_empty(),
-            "{name}: {told}"
+            violation.starts_with(expected) && violation.is_empty() == expected.is_empty(),
+            "{name}: {violation}"
         );
         assert!(
-            wrong.iter().any(|text| text.ends_with("about nobody")),
-            "{wrong:?}"
+            violations.iter().any(|text| text.ends_with("about nobody")),
+            "{violations:?}"
         );
     }
 }

@@ -91,14 +91,14 @@ async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
 
     assert_eq!(setup.json_of(&["status"]).await, before);
     assert_eq!(setup.read("chains/versions.yaml"), chain("one.wasm", ""));
-    let listed: Value = Client::new()
+    let listing: Value = Client::new()
         .unwrap()
         .get(&setup.program.admin_url("/v1/decisions"))
         .await
         .unwrap()
         .json()
         .unwrap();
-    assert_eq!(listed["decisions"], json!([]));
+    assert_eq!(listing["decisions"], json!([]));
 }
 
 #[tokio::test]
@@ -250,11 +250,15 @@ async fn evaluation_needs_the_role_that_may_change_definitions() {
         let reply = setup.ask_as(path, body, token).await;
         assert_eq!(reply.status, status, "{path} {token:?}: {}", reply.text());
     }
-    let by = |line: &admittance_tests::ProgramLogLine| {
-        let line = format!("{line:?}");
-        line.contains("token ops: evaluate definitions")
+    let names_token = |line: &admittance_tests::ProgramLogLine| {
+        let text = format!("{line:?}");
+        text.contains("token ops: evaluate definitions")
     };
-    setup.program.until_logged("the evaluation", by).await.unwrap();
+    setup
+        .program
+        .until_logged("the evaluation", names_token)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -264,19 +268,19 @@ async fn the_admin_api_lists_the_chains_that_apply_to_a_request() {
         "      namespaceSelector: { operator: NotIn, values: [system] }\n",
     ))
     .await;
-    let received = async |body: Value| -> Value {
+    let ask_applies = async |body: Value| -> Value {
         let reply = setup.ask("/v1/applies", &body).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.json().unwrap()
     };
-    let answer = received(json!({"object": application("shop", "web", "nginx:1")})).await;
+    let answer = ask_applies(json!({"object": application("shop", "web", "nginx:1")})).await;
     assert_eq!(answer["revision"], 1);
     assert_eq!(answer["chains"][0]["applies"], "yes");
     assert_eq!(
         answer["chains"][0]["stages"],
         json!([{"stage": "version", "mode": "Enforce", "applies": "yes"}])
     );
-    let answer = received(json!({"kind": "v4/application", "namespace": "system"})).await;
+    let answer = ask_applies(json!({"kind": "v4/application", "namespace": "system"})).await;
     let stage = &answer["chains"][0]["stages"][0];
     assert_eq!(
         (&stage["applies"], &stage["reason"]),
@@ -285,7 +289,7 @@ async fn the_admin_api_lists_the_chains_that_apply_to_a_request() {
             &json!("namespaceSelector does not match: \"system\" is excluded")
         )
     );
-    let answer = received(json!({"kind": "v4/process"})).await;
+    let answer = ask_applies(json!({"kind": "v4/process"})).await;
     assert_eq!(answer["chains"][0]["applies"], "no");
     assert!(
         answer["chains"][0]["reason"]

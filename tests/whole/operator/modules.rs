@@ -42,8 +42,8 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
         let module = write(&directory, "module.wasm", versions.module(version));
         stdout_of(&["push", text(&module), &reference]).await
     };
-    let pushed = push(1).await;
-    assert!(pushed.contains("sha256:"), "{pushed}");
+    let push_output = push(1).await;
+    assert!(push_output.contains("sha256:"), "{push_output}");
 
     let store = directory.path().join("store");
     let stage = chain("x", "").replace("file:../x # here", &reference);
@@ -60,18 +60,19 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     push(2).await;
     let second = start().await;
     assert_eq!(version(&second).await, Versions::name(1));
-    let inspected = stdout_of(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
-    let inspected: Value = serde_json::from_str(&inspected).unwrap();
-    assert_eq!(inspected["version"], Versions::name(2), "{inspected}");
+    let inspect_output =
+        stdout_of(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
+    let inspection: Value = serde_json::from_str(&inspect_output).unwrap();
+    assert_eq!(inspection["version"], Versions::name(2), "{inspection}");
     // `inspect` reads the new artifact from the registry, but the program uses the old one until a user runs `pull`.
     assert_eq!(version(&start().await).await, Versions::name(1));
 
-    let pulled = stdout_of(&["pull", &reference, "--store", text(&store)]).await;
-    assert!(pulled.contains("digest: sha256:"), "{pulled}");
+    let pull_output = stdout_of(&["pull", &reference, "--store", text(&store)]).await;
+    assert!(pull_output.contains("digest: sha256:"), "{pull_output}");
     drop(registry);
     assert_eq!(version(&start().await).await, Versions::name(2));
-    let gone = admittance(&["pull", &reference, "--store", text(&store)]).await;
-    assert_eq!(gone.code, Some(2), "{}", gone.stdout);
+    let failed_pull = admittance(&["pull", &reference, "--store", text(&store)]).await;
+    assert_eq!(failed_pull.code, Some(2), "{}", failed_pull.stdout);
 }
 
 /// The artifact of a plugin contains no time. So if the same plugin is pushed again, the artifact is the same, and its
@@ -96,8 +97,10 @@ async fn pushing_a_plugin_twice_creates_the_same_artifact() {
             "{}",
             String::from_utf8_lossy(&output.stderr)
         );
-        let printed = String::from_utf8(output.stdout).unwrap();
-        let manifest = printed.lines().find_map(|line| line.strip_prefix("manifest "));
+        let output_text = String::from_utf8(output.stdout).unwrap();
+        let manifest = output_text
+            .lines()
+            .find_map(|line| line.strip_prefix("manifest "));
         manifest.unwrap().trim().to_owned()
     };
     let created = |manifest: &str| {
@@ -127,17 +130,17 @@ async fn a_registry_gets_the_credentials_that_it_demands() {
     };
     let stranger = push(directory.path()).await;
     assert_eq!(stranger.status.code(), Some(2));
-    let told = String::from_utf8(stranger.stderr).unwrap();
-    assert!(told.contains("docker login"), "{told}");
+    let message = String::from_utf8(stranger.stderr).unwrap();
+    assert!(message.contains("docker login"), "{message}");
     let (user, password) = super::registry::USER;
     let credentials = BASE64_STANDARD.encode(format!("{user}:{password}"));
     let config = json!({"auths": {&registry.name: {"auth": credentials}}});
     write(&directory, "config.json", config.to_string());
-    let known = push(directory.path()).await;
+    let authenticated_push = push(directory.path()).await;
     assert!(
-        known.status.success(),
+        authenticated_push.status.success(),
         "{}",
-        String::from_utf8_lossy(&known.stderr)
+        String::from_utf8_lossy(&authenticated_push.stderr)
     );
 }
 
@@ -161,13 +164,13 @@ async fn only_signed_modules_run() {
     );
     write(&directory, "one.wasm", versions.module(1));
     let file = write(&directory, "admittance.yaml", &config);
-    let refused = Serve::new(&file).unwrap().finish().await.unwrap();
-    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    let refusal = Serve::new(&file).unwrap().finish().await.unwrap();
+    assert_eq!(refusal.code, Some(2), "{}", refusal.stderr);
     for expected in ["one.wasm", "not signed", "cosign sign-blob"] {
         assert!(
-            refused.stderr.contains(expected),
+            refusal.stderr.contains(expected),
             "{expected} in {}",
-            refused.stderr
+            refusal.stderr
         );
     }
 
@@ -181,14 +184,18 @@ async fn only_signed_modules_run() {
     // The new version of the module first has no signature, then one with the wrong key, and finally the right one.
     let problem = |status: &Value| status["problem"]["mistakes"][0].as_str().map(str::to_owned);
     setup.replace_module("one.wasm", 3);
-    let told = |status: &Value| problem(status).is_some_and(|mistake| mistake.contains("one.wasm"));
-    setup.program.until_status("the refusal", told).await.unwrap();
-    let before = problem(&setup.program.status().await.unwrap());
-    replace(&setup.path("one.wasm.sig"), sign(&theirs, &versions.module(3))).unwrap();
-    let told_again = |status: &Value| status["problem"]["attempts"].as_u64() > Some(1);
+    let is_reported = |status: &Value| problem(status).is_some_and(|mistake| mistake.contains("one.wasm"));
     setup
         .program
-        .until_status("another refusal", told_again)
+        .until_status("the refusal", is_reported)
+        .await
+        .unwrap();
+    let before = problem(&setup.program.status().await.unwrap());
+    replace(&setup.path("one.wasm.sig"), sign(&theirs, &versions.module(3))).unwrap();
+    let is_reported_again = |status: &Value| status["problem"]["attempts"].as_u64() > Some(1);
+    setup
+        .program
+        .until_status("another refusal", is_reported_again)
         .await
         .unwrap();
     assert!(before.is_some());

@@ -13,7 +13,7 @@ fn rolled_out(rollout: &str) -> String {
     chain("one.wasm", &candidate)
 }
 
-async fn shown(setup: &OperatorSetup) -> String {
+async fn rollout_summary(setup: &OperatorSetup) -> String {
     let status = setup.json_of(&["status"]).await;
     let rollout = &status["chains"][0]["stages"][0]["candidate"]["rollout"];
     let text = |field: &str| rollout[field].as_str().unwrap_or_default().to_owned();
@@ -38,12 +38,13 @@ async fn a_candidate_decides_its_share_of_the_requests() {
     }
     assert!(decided.iter().all(|count| *count >= 5), "{decided:?}");
     let list = setup.json_of(&["decisions"]).await;
-    let by = |by: bool| {
+    let decision_count = |is_by_candidate: bool| {
         let decisions = list["decisions"].as_array().unwrap().iter();
         let rows = decisions.map(|decision| decision["stages"][0]["byCandidate"] == json!(true));
-        rows.filter(|by_candidate| *by_candidate == by).count()
+        rows.filter(|by_candidate| *by_candidate == is_by_candidate)
+            .count()
     };
-    assert_eq!([by(false), by(true)], decided, "{list:#}");
+    assert_eq!([decision_count(false), decision_count(true)], decided, "{list:#}");
     let metrics = setup.program.metrics().await.unwrap();
     assert_eq!(metrics.sum("admittance_rollout_share", &[STAGE]), Some(0.5));
     let count = |result| metrics.sum("admittance_rollout_requests_total", &[STAGE, ("result", result)]);
@@ -80,7 +81,7 @@ async fn a_candidate_decides_its_share_of_the_requests() {
 #[tokio::test]
 async fn a_rollout_follows_commands_and_survives_a_restart() {
     let mut setup = OperatorSetup::with(&rolled_out("{ steps: [1, 100], pause: 1h }")).await;
-    assert_eq!(shown(&setup).await, "progressing 1%");
+    assert_eq!(rollout_summary(&setup).await, "progressing 1%");
     // The candidate decides requests of 1 % of the namespaces, chosen by a hash of their names. `shop` is not chosen.
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
     for (number, (action, expected, version)) in [
@@ -95,7 +96,7 @@ async fn a_rollout_follows_commands_and_survives_a_restart() {
     .enumerate()
     {
         setup.stdout_of(["rollout", action, "versions/version"]).await;
-        assert_eq!(shown(&setup).await, expected, "{action}");
+        assert_eq!(rollout_summary(&setup).await, expected, "{action}");
         let name = format!("steered-{number}");
         assert_eq!(
             setup.versions_of(&name).await,
@@ -103,7 +104,11 @@ async fn a_rollout_follows_commands_and_survives_a_restart() {
             "{action}"
         );
         setup.restart().await;
-        assert_eq!(shown(&setup).await, expected, "{action}, after a restart");
+        assert_eq!(
+            rollout_summary(&setup).await,
+            expected,
+            "{action}, after a restart"
+        );
         let name = format!("restarted-{number}");
         assert_eq!(
             setup.versions_of(&name).await,
@@ -123,9 +128,9 @@ async fn a_rollout_follows_commands_and_survives_a_restart() {
             "the rollouts are of: Mutating:versions/version",
         ),
     ] {
-        let refused = setup.run_command(["rollout", action, stage]).await;
-        assert_eq!(refused.code, Some(2));
-        assert!(refused.stderr.contains(reason), "{}", refused.stderr);
+        let refusal = setup.run_command(["rollout", action, stage]).await;
+        assert_eq!(refusal.code, Some(2));
+        assert!(refusal.stderr.contains(reason), "{}", refusal.stderr);
     }
 
     setup.stdout_of(["promote", "versions/version"]).await;
@@ -161,12 +166,12 @@ async fn a_harmful_candidate_is_aborted() {
         );
         let setup = OperatorSetup::with(&chain("one.wasm", &candidate)).await;
         let mark = setup.program.mark();
-        let mut refused = 0;
+        let mut refused_count = 0;
         // The rollout is aborted shortly after the limit is reached, so further requests may be refused.
-        while setup.create(&format!("a{refused}")).await.status != 200 {
-            refused += 1;
+        while setup.create(&format!("a{refused_count}")).await.status != 200 {
+            refused_count += 1;
         }
-        assert!(refused >= at_least, "{refused} {package}");
+        assert!(refused_count >= at_least, "{refused_count} {package}");
         assert_eq!(setup.versions_of("after").await, annotations_by(1));
         let line = setup
             .program
@@ -174,7 +179,7 @@ async fn a_harmful_candidate_is_aborted() {
             .await
             .unwrap();
         assert!(line.message().contains(reason), "{}", line.message());
-        assert_eq!(shown(&setup).await, "aborted 0%");
+        assert_eq!(rollout_summary(&setup).await, "aborted 0%");
         let status = setup.stdout_of(["status"]).await;
         assert!(status.contains(reason), "{status}");
         assert_eq!(metric(&setup, "admittance_rollout_aborted").await, Some(1.0));

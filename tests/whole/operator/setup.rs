@@ -102,8 +102,8 @@ impl OperatorSetup {
     pub(super) async fn versions_of(&self, name: &str) -> Value {
         let reply = self.create(name).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
-        let received = self.upstream.received_of("shop", name);
-        let object: Value = received.first().unwrap().json().unwrap();
+        let requests = self.upstream.requests_for("shop", name);
+        let object: Value = requests.first().unwrap().json().unwrap();
         object["metadata"]["annotations"].clone()
     }
 
@@ -127,8 +127,8 @@ fn serve(directory: &TempDir, upstream: &FakeUpstream) -> Serve {
         .history(directory.path().join("history"))
 }
 
-/// Returns a chain with one stage. The stage has the plugin in the file `module`, and the fields in `more`.
-pub(super) fn chain(module: &str, more: &str) -> String {
+/// Returns a chain with one stage. The stage has the plugin in the file `module`, and the fields in `stage_fields`.
+pub(super) fn chain(module: &str, stage_fields: &str) -> String {
     format!(
         "# Which version runs.
 apiVersion: admittance.dev/v1alpha1
@@ -144,7 +144,7 @@ spec:
       plugin:
         source: file:../{module} # here
         settings: {{ name: a }}
-{more}"
+{stage_fields}"
     )
 }
 

@@ -38,8 +38,8 @@ async fn the_status_shows_the_live_chains() {
         list.contains("AdmissionChain/versions") && list.contains("versions.yaml"),
         "{list}"
     );
-    let one = setup.stdout_of(["get", "AdmissionChain/versions"]).await;
-    assert_eq!(one.trim_end(), chain("one.wasm", "").trim_end());
+    let definition_text = setup.stdout_of(["get", "AdmissionChain/versions"]).await;
+    assert_eq!(definition_text.trim_end(), chain("one.wasm", "").trim_end());
     let none = setup.run_command(["get", "AdmissionChain/version"]).await;
     assert_eq!(none.code, Some(2));
     assert!(
@@ -61,20 +61,20 @@ async fn the_status_shows_the_live_chains() {
 async fn definitions_are_applied_rolled_back_and_deleted() {
     let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
     let file = write(&setup.directory, "new.yaml", chain("two.wasm", ""));
-    let apply = |more: &[&str]| {
+    let apply = |options: &[&str]| {
         let file = file.to_str().unwrap().to_owned();
         let mut arguments = vec!["apply".to_owned(), "-f".to_owned(), file];
-        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        arguments.extend(options.iter().map(|&argument| argument.to_owned()));
         arguments
     };
 
-    let tried = setup.stdout_of(apply(&["--dry-run"])).await;
-    assert!(tried.contains("+        source: file:../two.wasm"), "{tried}");
+    let dry_run = setup.stdout_of(apply(&["--dry-run"])).await;
+    assert!(dry_run.contains("+        source: file:../two.wasm"), "{dry_run}");
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
     assert_eq!(setup.read("chains/versions.yaml"), chain("one.wasm", ""));
 
-    let applied = setup.stdout_of(apply(&[])).await;
-    assert!(applied.contains("AdmissionChain/versions"), "{applied}");
+    let apply_output = setup.stdout_of(apply(&[])).await;
+    assert!(apply_output.contains("AdmissionChain/versions"), "{apply_output}");
     // `apply` returns when the change is live.
     assert_eq!(setup.versions_of("b").await, annotations_by(2));
     assert_eq!(setup.read("chains/versions.yaml"), chain("two.wasm", ""));
@@ -131,15 +131,15 @@ async fn a_rollback_restores_the_exact_module() {
         .unwrap();
     assert_eq!(setup.versions_of("c").await, annotations_by(8));
     setup.program.terminate().unwrap();
-    assert!(setup.program.ended().await.unwrap().success());
+    assert!(setup.program.wait_for_end().await.unwrap().success());
 }
 
 #[tokio::test]
 async fn impossible_commands_are_refused_and_change_nothing() {
     let setup = OperatorSetup::with(&chain("one.wasm", "")).await;
-    let wrong = chain("one.wasm", "").replace("settings: { name: a }", "settings: { nmae: a }");
+    let misspelled = chain("one.wasm", "").replace("settings: { name: a }", "settings: { nmae: a }");
     let missing = chain("three.wasm", "");
-    let broken = chain("one.wasm", "").replace("stages:", "stagse:");
+    let broken_chain = chain("one.wasm", "").replace("stages:", "stagse:");
     // Each line of this YAML repeats the previous line nine times through aliases, so its value is enormous.
     let lines = (1..10).map(|line| {
         let aliases = vec![format!("*a{}", line - 1); 9].join(",");
@@ -147,18 +147,18 @@ async fn impossible_commands_are_refused_and_change_nothing() {
     });
     let expanding = format!("a0: &a0 {{ x: 1 }}\n{}", lines.collect::<String>());
     for (text, expected) in [
-        (wrong, "nmae"),
+        (misspelled, "nmae"),
         (missing, "three.wasm"),
-        (broken, "wrong.yaml:10:3: spec.stagse"),
+        (broken_chain, "wrong.yaml:10:3: spec.stagse"),
         (expanding, "repeat over 99 times as much as is written"),
     ] {
         let file = write(&setup.directory, "wrong.yaml", text);
-        let refused = setup.run_command(["apply", "-f", file.to_str().unwrap()]).await;
-        assert_eq!(refused.code, Some(2), "{}", refused.stdout);
+        let refusal = setup.run_command(["apply", "-f", file.to_str().unwrap()]).await;
+        assert_eq!(refusal.code, Some(2), "{}", refusal.stdout);
         assert!(
-            refused.stderr.contains(expected),
+            refusal.stderr.contains(expected),
             "{expected} in {}",
-            refused.stderr
+            refusal.stderr
         );
     }
     for arguments in [

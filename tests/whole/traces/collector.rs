@@ -34,7 +34,7 @@ pub(crate) struct TestCollector {
 
 struct SharedCollector {
     manner: watch::Sender<Manner>,
-    received: watch::Sender<Vec<ExportRequest>>,
+    exports: watch::Sender<Vec<ExportRequest>>,
 }
 
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl TestCollector {
     pub(crate) async fn start(manner: Manner) -> Self {
         let shared = Arc::new(SharedCollector {
             manner: watch::Sender::new(manner),
-            received: watch::Sender::new(Vec::new()),
+            exports: watch::Sender::new(Vec::new()),
         });
         let routes = Router::new()
             .route("/v1/traces", post(receive))
@@ -65,25 +65,22 @@ impl TestCollector {
 
     /// Waits until the spans that the collector received meet the condition. Returns the requests that contained them.
     pub(crate) async fn until(&self, is_enough: impl Fn(&[Span]) -> bool) -> Vec<ExportRequest> {
-        let mut received = self.shared.received.subscribe();
-        let all = |received: &Vec<ExportRequest>| is_enough(&spans(received));
-        let Ok(enough) = tokio::time::timeout(NEVER, received.wait_for(all)).await else {
+        let mut receiver = self.shared.exports.subscribe();
+        let suffices = |exports: &Vec<ExportRequest>| is_enough(&spans(exports));
+        let Ok(enough) = tokio::time::timeout(NEVER, receiver.wait_for(suffices)).await else {
             panic!("the spans did not arrive");
         };
         enough.unwrap().to_vec()
     }
 }
 
-pub(crate) fn spans(received: &[ExportRequest]) -> Vec<Span> {
-    received
-        .iter()
-        .flat_map(|request| request.spans.clone())
-        .collect()
+pub(crate) fn spans(exports: &[ExportRequest]) -> Vec<Span> {
+    exports.iter().flat_map(|request| request.spans.clone()).collect()
 }
 
 pub(crate) fn attribute(attributes: &[KeyValue], name: &str) -> String {
-    let found = attributes.iter().find(|attribute| attribute.key == name);
-    let value = found.and_then(|attribute| attribute.value.as_ref()?.value.as_ref());
+    let matching_attribute = attributes.iter().find(|attribute| attribute.key == name);
+    let value = matching_attribute.and_then(|attribute| attribute.value.as_ref()?.value.as_ref());
     match value {
         Some(any_value::Value::StringValue(text)) => text.clone(),
         Some(any_value::Value::IntValue(number)) => number.to_string(),
@@ -104,14 +101,17 @@ async fn receive(State(shared): State<Arc<SharedCollector>>, headers: HeaderMap,
         "application/json" => serde_json::from_slice(&body).unwrap(),
         other => panic!("the content type is {other}"),
     };
-    for of_resource in request.resource_spans {
-        let spans = of_resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
-        let received = ExportRequest {
+    for resource_spans in request.resource_spans {
+        let spans = resource_spans
+            .scope_spans
+            .into_iter()
+            .flat_map(|scope| scope.spans);
+        let export = ExportRequest {
             headers: headers.clone(),
-            resource: of_resource.resource.unwrap(),
+            resource: resource_spans.resource.unwrap(),
             spans: spans.collect(),
         };
-        shared.received.send_modify(|all| all.push(received));
+        shared.exports.send_modify(|all| all.push(export));
     }
     StatusCode::OK
 }

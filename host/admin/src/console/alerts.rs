@@ -7,13 +7,13 @@ use maud::{Markup, html};
 
 use super::{
     chains,
+    components::{Tone, badge, count, lasting, relative},
     health::state,
-    parts::{Tone, badge, count, lasting, relative},
 };
 use crate::Overview;
 
 /// The number of alerts that are visible before the user unfolds the list.
-const SHOWN: usize = 3;
+const VISIBLE_ALERTS: usize = 3;
 
 struct Alert {
     tone: Tone,
@@ -38,7 +38,7 @@ impl Alert {
 pub(super) fn bar(overview: &Overview, now: Moment) -> Markup {
     let mut alerts = alerts(overview, now);
     alerts.sort_by_key(|alert| std::cmp::Reverse(alert.tone));
-    let (first, rest) = alerts.split_at(alerts.len().min(SHOWN));
+    let (first, rest) = alerts.split_at(alerts.len().min(VISIBLE_ALERTS));
     html! {
         @if !first.is_empty() {
             aside.alerts aria-label="Needs attention" {
@@ -64,7 +64,7 @@ fn item(alert: &Alert) -> Markup {
                     [] => {}
                     [mistake] => { ": " span.mistake { (mistake) } }
                     mistakes => {
-                        details open[mistakes.len() <= SHOWN] {
+                        details open[mistakes.len() <= VISIBLE_ALERTS] {
                             summary { (count(mistakes.len() as u64, "mistake")) }
                             ul { @for mistake in mistakes { li.mistake { (mistake) } } }
                         }

@@ -12,10 +12,10 @@ use serde::Deserialize;
 
 use super::{
     chains,
+    components::{Column::Text, Tone, badge, count, headings},
     form::names,
     layout::{Section, page},
     mistakes::problems,
-    parts::{Column::Text, Tone, badge, count, headings},
     session::Session,
 };
 use crate::{
@@ -46,18 +46,18 @@ impl AppliesQuery {
         self.kind.is_empty() && self.object.trim().is_empty()
     }
 
-    fn described(&self) -> DescribedRequest {
-        let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-        let object = given(&self.object);
+    fn described_request(&self) -> DescribedRequest {
+        let non_empty = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let object = non_empty(&self.object);
         // The kind and name in the form are used only if the form has no object, because an object contains both.
-        let without_object = |text: &str| given(text).filter(|_| object.is_none());
+        let without_object = |text: &str| non_empty(text).filter(|_| object.is_none());
         DescribedRequest {
             kind: without_object(&self.kind),
             name: without_object(&self.name),
-            namespace: given(&self.namespace),
-            operation: given(&self.operation),
-            resource: given(&self.resource),
-            user: given(&self.user),
+            namespace: non_empty(&self.namespace),
+            operation: non_empty(&self.operation),
+            resource: non_empty(&self.resource),
+            user: non_empty(&self.user),
             groups: names(&self.groups),
             object: object.map(Into::into),
             old_object: None,
@@ -70,7 +70,7 @@ async fn applies(session: Session, State(api): State<Api>, Query(question): Quer
     let answer = if question.is_empty() {
         html! {}
     } else {
-        match applying(&api, &question.described()).await {
+        match applying(&api, &question.described_request()).await {
             Ok(reply) => answer(&reply),
             Err(error) => {
                 status = error.status();
@@ -108,13 +108,13 @@ fn form(question: &AppliesQuery) -> Markup {
     }
 }
 
-pub(super) fn operation(chosen: &str) -> Markup {
+pub(super) fn operation(selected_operation: &str) -> Markup {
     html! {
         label {
             "Operation"
             select name="operation" {
                 @for operation in ["", "CREATE", "UPDATE", "DELETE", "CONNECT"] {
-                    option value=(operation) selected[operation == chosen] {
+                    option value=(operation) selected[operation == selected_operation] {
                         @if operation.is_empty() { "by the objects" } @else { (operation) }
                     }
                 }
@@ -124,20 +124,20 @@ pub(super) fn operation(chosen: &str) -> Markup {
 }
 
 fn answer(reply: &AppliesReply) -> Markup {
-    let (others, seen): (Vec<_>, Vec<_>) = reply
+    let (excluded_chains, matching_chains): (Vec<_>, Vec<_>) = reply
         .chains
         .iter()
         .partition(|chain| chain.applies == Applies::No);
     html! {
         h2 { "Chains that would see it" }
-        @if seen.is_empty() { p.notice { "None: the request passes unchanged." } }
-        @for chain in &seen { (seen_chain(chain)) }
-        @if !others.is_empty() {
+        @if matching_chains.is_empty() { p.notice { "None: the request passes unchanged." } }
+        @for chain in &matching_chains { (seen_chain(chain)) }
+        @if !excluded_chains.is_empty() {
             h2 { "Others" }
             table.data {
                 (headings(&[Text("Chain"), Text("Phase"), Text("Why not")]))
                 tbody {
-                    @for chain in &others {
+                    @for chain in &excluded_chains {
                         tr {
                             th scope="row" { a href=(chains::address(chain.phase, &chain.chain)) { (chain.chain) } }
                             td data-label="Phase" { (chain.phase) }

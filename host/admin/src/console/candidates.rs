@@ -17,14 +17,14 @@ use serde::Deserialize;
 
 use super::{
     chains::hook_facts,
+    components::{
+        Column::{Number, Text},
+        Tone, badge, count, headings, meter, moment, number, object_name, relative, segment, steps, yaml,
+    },
     diff::side_by_side,
     form::ChangeForm,
     history::comparison,
     layout::{Section, form_key, page, refusal},
-    parts::{
-        Column::{Number, Text},
-        Tone, badge, count, headings, meter, moment, number, object_name, relative, segment, steps, yaml,
-    },
     session::Session,
     switch::back,
 };
@@ -37,12 +37,12 @@ pub(super) fn router() -> Router<Api> {
 }
 
 pub(super) fn section(session: &Session, chain: &ChainStatus, candidates: &[CandidateReport]) -> Markup {
-    let own = |report: &&CandidateReport| {
+    let is_of_chain = |report: &&CandidateReport| {
         let mut stages = chain.stages.iter();
         stages.any(|stage| report.stage == format!("{}:{}/{}", chain.phase, chain.name, stage.name))
     };
     html! {
-        @for report in candidates.iter().filter(own) {
+        @for report in candidates.iter().filter(is_of_chain) {
             section.candidate {
                 h2 { "Candidate of " (stage_of(&report.stage)) }
                 dl.facts {
@@ -115,9 +115,9 @@ fn countdown(rollout: &RolloutStatus, now: Moment) -> Markup {
     let Some(next) = rollout.next else {
         return html! { (rollout.state) };
     };
-    let whole = next.0.duration_since(rollout.since.0).unwrap_or_default();
-    let over = now.0.duration_since(rollout.since.0).unwrap_or_default();
-    let part = over.as_millis() * 1000 / whole.as_millis().max(1);
+    let total = next.0.duration_since(rollout.since.0).unwrap_or_default();
+    let elapsed = now.0.duration_since(rollout.since.0).unwrap_or_default();
+    let part = elapsed.as_millis() * 1000 / total.as_millis().max(1);
     html! { "ends " (relative(next, now)) (segment(Tone::Change, 0, part.min(1000))) }
 }
 
@@ -183,12 +183,12 @@ fn difference(effect: &str, sample: &DifferenceSample) -> Markup {
                 span.muted { " " (relative(sample.at, Moment::now())) }
             }
             p { a href={ "/decisions/" (utf8_percent_encode(&sample.uid, NON_ALPHANUMERIC)) } { "The decision" } }
-            @if let Some(diff) = side_by_side(titles, &written(&sample.plugin), &written(&sample.candidate)) { (diff) }
+            @if let Some(diff) = side_by_side(titles, &answer_yaml(&sample.plugin), &answer_yaml(&sample.candidate)) { (diff) }
         }
     }
 }
 
-fn written(answer: &AnswerSample) -> String {
+fn answer_yaml(answer: &AnswerSample) -> String {
     yaml(&serde_json::to_value(answer).unwrap_or_default())
 }
 
@@ -245,7 +245,7 @@ async fn promote(
     }: ChangeForm<Promotion>,
 ) -> Response {
     let subject = stage.to_string();
-    match changes::promoted(&api, Some(session.caller.clone()), stage, false).await {
+    match changes::promote_stage(&api, Some(session.caller.clone()), stage, false).await {
         Ok(_) => back(&subject),
         Err(error) => refusal(&session, Section::Chains, &error),
     }
@@ -261,8 +261,8 @@ async fn steer(
     State(api): State<Api>,
     ChangeForm { session, fields }: ChangeForm<CandidateAction>,
 ) -> Response {
-    let by = changes::client_name(Some(session.caller.clone()));
-    match stages::steered(&api, fields.stage, fields.action, by).await {
+    let actor = changes::client_name(Some(session.caller.clone()));
+    match stages::steer_stage(&api, fields.stage, fields.action, actor).await {
         Ok(steered) => back(&steered.0.stage),
         Err(error) => refusal(&session, Section::Chains, &error),
     }

@@ -21,12 +21,12 @@ use serde_json::Value as Json;
 
 use super::{
     candidates,
-    layout::{Section, page, refusal},
-    live::{RATE_COLUMNS, latest_rates, rate_cells},
-    parts::{
+    components::{
         Column::{Number, Text},
         Tone, badge, count, empty, headings, latency, moment, number,
     },
+    layout::{Section, page, refusal},
+    live::{RATE_COLUMNS, latest_rates, rate_cells},
     session::Session,
     switch::switch,
 };
@@ -118,14 +118,14 @@ fn failing(chain: &ChainStatus) -> usize {
 
 /// Returns a sort key that is larger the more a chain needs attention.
 pub(super) fn urgency((chain, rates): &RatedChain<'_>) -> impl Ord + use<> {
-    let of = |number: fn(&ChainRates) -> u64| rates.map(number).unwrap_or_default();
+    let rate = |number: fn(&ChainRates) -> u64| rates.map(number).unwrap_or_default();
     (
         failing(chain),
-        of(|rates| rates.failed),
+        rate(|rates| rates.failed),
         chain.stages.iter().any(|stage| stage.disabled.is_some()),
         chain.stages.iter().any(|stage| stage.candidate.is_some()),
-        of(|rates| rates.denied + rates.would_deny),
-        of(|rates| rates.requests),
+        rate(|rates| rates.denied + rates.would_deny),
+        rate(|rates| rates.requests),
     )
 }
 
@@ -168,19 +168,19 @@ async fn chain(
 async fn content(api: &Api, session: &Session, phase: &str, name: &str) -> Result<Markup, ApiError> {
     let host = &api.sources.host;
     let status = host.status();
-    let is_it = |chain: &&ChainStatus| chain.phase.as_str() == phase && chain.name == name;
-    let Some(chain) = status.chains.iter().find(is_it) else {
-        let of_phase = status.chains.iter().filter(|chain| chain.phase.as_str() == phase);
-        let near = did_you_mean(name, of_phase.map(|chain| &chain.name));
+    let is_requested = |chain: &&ChainStatus| chain.phase.as_str() == phase && chain.name == name;
+    let Some(chain) = status.chains.iter().find(is_requested) else {
+        let phase_chains = status.chains.iter().filter(|chain| chain.phase.as_str() == phase);
+        let suggestion = did_you_mean(name, phase_chains.map(|chain| &chain.name));
         return Err(ApiError::NotFound(format!(
-            "no {phase} chain {name} is live{near}"
+            "no {phase} chain {name} is live{suggestion}"
         )));
     };
     let id = ChainId {
         phase: chain.phase,
         name: chain.name.clone(),
     };
-    let own = host.live_definitions(&id).await?;
+    let definitions = host.live_definitions(&id).await?;
     let candidates = views::candidates_for(host, session.role);
     Ok(html! {
         p { a href="/chains" { "All chains" } }
@@ -190,16 +190,16 @@ async fn content(api: &Api, session: &Session, phase: &str, name: &str) -> Resul
             dt { "Revision" }
             dd { a href={ "/history/" (status.revision) } { (status.revision) } " (" span.mono { (status.hash.short()) } ")" ", live since " (moment(status.live_since)) }
         }
-        @if session.may_change() && !own.is_empty() {
+        @if session.may_change() && !definitions.is_empty() {
             p.actions { a.button href={ "/playground?chain=" (chain.phase) ":" (utf8_percent_encode(name, NON_ALPHANUMERIC)) } { "Try it in the playground" } }
         }
         h2 { "Stages" }
         @if chain.stages.is_empty() { p.notice { "This chain has no stages." } }
-        @for stage in &chain.stages { (stage_section(session, chain, stage, &own)) }
+        @for stage in &chain.stages { (stage_section(session, chain, stage, &definitions)) }
         (candidates::section(session, chain, &candidates))
         h2 { "Definition" }
-        @if own.is_empty() { p.notice { "The program itself made this chain." } }
-        @for stored in &own { (definition(session, stored)) }
+        @if definitions.is_empty() { p.notice { "The program itself made this chain." } }
+        @for stored in &definitions { (definition(session, stored)) }
     })
 }
 
@@ -343,7 +343,7 @@ fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
     };
     html! {
         p { code { (stored.file.display()) ":" (stored.line) } ", " (stored.id) }
-        (numbered(&text, first_line(stored), true))
+        (numbered_lines(&text, first_line(stored), true))
     }
 }
 
@@ -370,7 +370,7 @@ fn first_line(stored: &StoredDefinition) -> u32 {
 
 /// Shows a text with line numbers. If `has_targets` is true, links can lead to its lines. This must be true for only
 /// one text on a page, because the ids of the lines would be the same in both texts.
-pub(super) fn numbered(text: &str, first: u32, has_targets: bool) -> Markup {
+pub(super) fn numbered_lines(text: &str, first: u32, has_targets: bool) -> Markup {
     html! {
         pre.numbered tabindex="0" {
             @for (number, line) in (first..).zip(text.lines()) {
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn line_numbers_count_from_the_start_of_the_file() {
-        let markup = numbered("a: <b>\nc: d", 7, true).into_string();
+        let markup = numbered_lines("a: <b>\nc: d", 7, true).into_string();
         assert!(
             markup.contains("id=\"line-7\" data-number=\"7\">a: &lt;b&gt;\n"),
             "{markup}"

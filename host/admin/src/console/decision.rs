@@ -17,15 +17,15 @@ use serde_json::{Map, Value, json};
 
 use super::{
     chains,
-    diff::side_by_side,
-    form::ChangeForm,
-    layout::{Section, form_key, page, page_with, refusal},
-    live::{kind, tone},
-    parts::{
+    components::{
         Column::{Number, Text},
         LONGEST_TEXT, Tone, badge, count, duration, headings, moment, object_name, relative, segment, text,
         yaml,
     },
+    diff::side_by_side,
+    form::ChangeForm,
+    layout::{Section, form_key, page, page_with, refusal},
+    live::{kind, tone},
     session::Session,
 };
 use crate::{
@@ -53,29 +53,29 @@ async fn decision(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    let found = async {
+    let lookup = async {
         let DecisionsByUidQuery { before } = route::parameters("query", &query.unwrap_or_default())?;
-        let found = decisions::get(&api, session.role, &uid, before).await?;
-        Ok((before.is_some(), found))
+        let details = decisions::get(&api, session.role, &uid, before).await?;
+        Ok((before.is_some(), details))
     };
-    match found.await {
-        Ok((is_older, found)) => {
+    match lookup.await {
+        Ok((is_older, details)) => {
             let overview = (api.sources.overview)();
-            let place = CommandTargets::new(&session, &overview, &headers);
-            let is_one_of_several = is_older || found.older > 0 || found.decisions.len() > 1;
+            let targets = CommandTargets::new(&session, &overview, &headers);
+            let is_one_of_several = is_older || details.older > 0 || details.decisions.len() > 1;
             let content = html! {
                 div.actions {
                     code.visually-hidden id="uid" aria-hidden="true" { (uid) }
                     copy-text from="uid" label="Copy the uid" {}
-                    @if session.may_change() && found.decisions.iter().any(|detail| detail.review.is_some()) {
+                    @if session.may_change() && details.decisions.iter().any(|detail| detail.review.is_some()) {
                         form method="post" action={ (address(&uid)) "/replay" } {
                             (form_key(&session))
                             button type="submit" { "Replay against what is live" }
                         }
                     }
                 }
-                (links_to_others(&uid, is_older, &found))
-                @for detail in &found.decisions { (article(detail, &session, &place, is_one_of_several)) }
+                (links_to_others(&uid, is_older, &details))
+                @for detail in &details.decisions { (article(detail, &session, &targets, is_one_of_several)) }
             };
             let title = format!("Decision {uid}");
             page_with(&overview, &session, Section::Live, &title, &content)
@@ -103,7 +103,7 @@ async fn replay(
         Ok(replays) => {
             let content = html! {
                 p { a href=(address(&uid)) { "The decision" } }
-                @for replay in &replays.replays { (replayed(replay)) }
+                @for replay in &replays.replays { (replay_section(replay)) }
             };
             page(&session, Section::Live, &format!("Replay of {uid}"), content)
         }
@@ -111,7 +111,7 @@ async fn replay(
     }
 }
 
-fn replayed(replay: &DecisionReplay) -> Markup {
+fn replay_section(replay: &DecisionReplay) -> Markup {
     let (before, after) = (&replay.before.decision, &replay.after.decision);
     html! {
         section {
@@ -142,18 +142,18 @@ fn difference_name(difference: Difference) -> &'static str {
     }
 }
 
-fn links_to_others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
+fn links_to_others(uid: &str, is_older: bool, details: &DecisionDetails) -> Markup {
     let address = address(uid);
     html! {
-        @if found.older > 0 {
+        @if details.older > 0 {
             p.notice {
-                (count(found.older as u64, "older decision")) " of this uid "
-                @if found.older == 1 { "is" } @else { "are" } " not on this page."
+                (count(details.older as u64, "older decision")) " of this uid "
+                @if details.older == 1 { "is" } @else { "are" } " not on this page."
             }
         }
         nav.actions aria-label="Older and newer decisions of this uid" {
             @if is_older { a.button href=(address) { "Newest" } }
-            @if let Some(next) = found.next { a.button href={ (address) "?before=" (next) } { "Older" } }
+            @if let Some(next) = details.next { a.button href={ (address) "?before=" (next) } { "Older" } }
         }
     }
 }
@@ -166,14 +166,14 @@ struct CommandTargets {
 
 impl CommandTargets {
     fn new(session: &Session, overview: &Overview, headers: &HeaderMap) -> Self {
-        let of = |name: &str| {
+        let listener_named = |name: &str| {
             overview
                 .listeners
                 .iter()
                 .find(|listener| listener.listener == name)
         };
         let scheme = |is_tls| if is_tls { "https" } else { "http" };
-        let admin = of("admin");
+        let admin = listener_named("admin");
         let host = headers
             .get(http::header::HOST)
             .and_then(|host| host.to_str().ok())
@@ -186,7 +186,8 @@ impl CommandTargets {
                 host.unwrap_or_default()
             ),
             needs_token: session.id.is_some(),
-            reviews: of("listen").map(|port| format!("{}://{}/admit", scheme(port.is_tls), port.address)),
+            reviews: listener_named("listen")
+                .map(|port| format!("{}://{}/admit", scheme(port.is_tls), port.address)),
         }
     }
 }
@@ -194,7 +195,7 @@ impl CommandTargets {
 fn article(
     detail: &DecisionDetail,
     session: &Session,
-    place: &CommandTargets,
+    targets: &CommandTargets,
     is_one_of_several: bool,
 ) -> Markup {
     let decision = &detail.decision;
@@ -212,7 +213,7 @@ fn article(
             h2 { "Changes" }
             (changes(detail, session))
             h2 { "Copy" }
-            (copies(detail, place))
+            (copies(detail, targets))
         }
     }
 }
@@ -225,12 +226,12 @@ fn playground_links(detail: &DecisionDetail) -> Markup {
         .iter()
         .map(|stage| format!("{}:{}", stage.phase, stage.chain))
         .collect();
-    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     html! {
         @if detail.review.is_some() {
             div.actions {
                 @for chain in &chains {
-                    a.button href={ "/playground?chain=" (encoded(chain)) "&uid=" (encoded(&decision.uid)) } {
+                    a.button href={ "/playground?chain=" (encode(chain)) "&uid=" (encode(&decision.uid)) } {
                         "Open in the playground with " (chain)
                     }
                 }
@@ -269,20 +270,20 @@ pub(super) fn timeline(decision: &DecisionRecord) -> Markup {
         .map(|stage| stage.start_microseconds + stage.microseconds);
     // The timeline lasts until the last stage has ended. This may be later than the decision, because a stage in mode
     // Audit may still run when the decision is made.
-    let whole = ends.chain([decision.microseconds, 1]).max().unwrap_or(1);
+    let total_microseconds = ends.chain([decision.microseconds, 1]).max().unwrap_or(1);
     html! {
         table.data.timeline {
             (headings(&[
-                Text("Stage"), Text("Result"), Text(&format!("From 0 to {}", duration(whole))),
+                Text("Stage"), Text("Result"), Text(&format!("From 0 to {}", duration(total_microseconds))),
                 Number("Duration")
             ]))
-            tbody { @for stage in &decision.stages { (stage_row(decision, stage, whole)) } }
+            tbody { @for stage in &decision.stages { (stage_row(decision, stage, total_microseconds)) } }
         }
         @if decision.stages.is_empty() { p.muted { "No stage was called." } }
     }
 }
 
-fn stage_row(decision: &DecisionRecord, stage: &StageRecord, whole: u64) -> Markup {
+fn stage_row(decision: &DecisionRecord, stage: &StageRecord, total_microseconds: u64) -> Markup {
     let tone = match (&*stage.result, stage.exception.is_some()) {
         ("allow", _) => Tone::Good,
         ("patch", _) => Tone::Change,
@@ -312,7 +313,7 @@ fn stage_row(decision: &DecisionRecord, stage: &StageRecord, whole: u64) -> Mark
                 @if let Some(reason) = &stage.reason { span.detail { (reason) } }
                 @if !stage.log.is_empty() { pre.wrap { (log(stage)) } }
             }
-            td.bar { (stage_bar(stage, whole, tone)) }
+            td.bar { (stage_bar(stage, total_microseconds, tone)) }
             td.number data-label="Duration" { @if stage.microseconds > 0 { (duration(stage.microseconds)) } }
         }
     }
@@ -331,11 +332,11 @@ fn log(stage: &StageRecord) -> String {
     text
 }
 
-fn stage_bar(stage: &StageRecord, whole: u64, tone: Tone) -> Markup {
+fn stage_bar(stage: &StageRecord, total_microseconds: u64, tone: Tone) -> Markup {
     if stage.microseconds == 0 {
         return html! {};
     }
-    let parts = |microseconds: u64| u128::from(microseconds) * 1000 / u128::from(whole);
+    let parts = |microseconds: u64| u128::from(microseconds) * 1000 / u128::from(total_microseconds);
     let start = parts(stage.start_microseconds);
     segment(tone, start.min(996), parts(stage.microseconds).max(4))
 }
@@ -348,7 +349,7 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
     let objects = object.zip(detail.result.as_deref());
     let compared =
         objects.and_then(|(before, after)| side_by_side(["Before", "After"], &yaml(before), &yaml(after)));
-    let discarded = discarded(&detail.decision);
+    let discarded = discarded_stages(&detail.decision);
     html! {
         @if !discarded.is_empty() {
             p.notice.warn { "The request was refused, so the patches of " (discarded.join(", ")) " were discarded." }
@@ -373,7 +374,7 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
 }
 
 /// Returns the stages that patched the object in vain, because the request was refused in the end.
-fn discarded(decision: &DecisionRecord) -> Vec<String> {
+fn discarded_stages(decision: &DecisionRecord) -> Vec<String> {
     decision
         .stages
         .iter()
@@ -386,16 +387,16 @@ fn is_discarded(decision: &DecisionRecord, stage: &StageRecord) -> bool {
     decision.verdict.is_refusal() && stage.result == "patch" && stage.mode == Mode::Enforce
 }
 
-fn copies(detail: &DecisionDetail, place: &CommandTargets) -> Markup {
+fn copies(detail: &DecisionDetail, targets: &CommandTargets) -> Markup {
     let id = detail.decision.id;
     let mut texts = vec![(
         "Read this decision with curl",
         "curl",
-        curl(&detail.decision, place),
+        curl(&detail.decision, targets),
     )];
     if let Some(review) = &detail.review {
         if detail.decision.dialect.as_deref() == Some("kubernetes")
-            && let Some(url) = &place.reviews
+            && let Some(url) = &targets.reviews
         {
             texts.push((
                 "Send the request again with curl",
@@ -425,8 +426,8 @@ fn copies(detail: &DecisionDetail, place: &CommandTargets) -> Markup {
     }
 }
 
-fn curl(decision: &DecisionRecord, place: &CommandTargets) -> String {
-    let token = if place.needs_token {
+fn curl(decision: &DecisionRecord, targets: &CommandTargets) -> String {
+    let token = if targets.needs_token {
         "--header \"Authorization: Bearer $ADMITTANCE_TOKEN\" "
     } else {
         ""
@@ -434,7 +435,7 @@ fn curl(decision: &DecisionRecord, place: &CommandTargets) -> String {
     let uid = utf8_percent_encode(&decision.uid, NON_ALPHANUMERIC);
     format!(
         "curl --silent {token}{}",
-        quoted(&format!("{}/v1/decisions/{uid}", place.admin))
+        shell_quote(&format!("{}/v1/decisions/{uid}", targets.admin))
     )
 }
 
@@ -443,12 +444,12 @@ fn curl(decision: &DecisionRecord, place: &CommandTargets) -> String {
 fn send_again(review: &RecordedRequest, url: &str) -> String {
     format!(
         "curl --silent --insecure --header 'Content-Type: application/json' --data-binary @- {} <<'REVIEW'\n{}\nREVIEW",
-        quoted(url),
+        shell_quote(url),
         json!({"apiVersion": review.api_version, "kind": review.kind, "request": review.request})
     )
 }
 
-fn quoted(text: &str) -> String {
+fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 

@@ -22,7 +22,7 @@ pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Opti
 }
 
 /// Shows a unified diff, each file with its old and new lines side by side. Text that is not a diff is shown unchanged.
-pub(super) fn unified(text: &str) -> Markup {
+pub(super) fn unified_diff(text: &str) -> Markup {
     html! {
         @for file in files(text) {
             @match Patch::from_str(file) {
@@ -158,12 +158,12 @@ mod tests {
     fn a_unified_diff_is_shown_file_by_file() {
         // The line `--- b` is not the header of a file: it says that the line `-- b` was removed.
         let text = "--- a.yaml\n+++ a.yaml\n@@ -1,2 +1,2 @@\n a\n--- b\n+++ c\n--- /dev/null\n+++ new.yaml\n@@ -0,0 +1 @@\n+d\n";
-        let html = unified(text).into_string();
+        let html = unified_diff(text).into_string();
         assert_eq!(html.matches("<table").count(), 2, "{html}");
         for part in ["removed\">-- b", "added\">++ c", "new.yaml</th>", "added\">d"] {
             assert!(html.contains(part), "{part} in {html}");
         }
-        assert_eq!(unified("").into_string(), "");
+        assert_eq!(unified_diff("").into_string(), "");
     }
 
     #[test]

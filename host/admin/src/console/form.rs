@@ -43,20 +43,20 @@ impl<T: DeserializeOwned + Send, const LIMIT: usize> FromRequest<Api> for Change
     }
 }
 
-/// Returns the user who sent a form, and its fields. Refuses users without the role `needed` before it reads the body.
+/// Returns the user who sent a form, and its fields. Refuses a role below `required_role` before it reads the body.
 pub(super) async fn read<T: DeserializeOwned>(
     request: Request<Body>,
     api: &Api,
-    needed: AdminRole,
+    required_role: AdminRole,
     limit: usize,
 ) -> Result<(Session, T), Response> {
     let (head, body) = request.into_parts();
-    if let Err(denied) = access::from_own_page(&head, true) {
-        return Err(sign_in::refused(&head, &denied));
+    if let Err(denied) = access::check_own_page(&head, true) {
+        return Err(sign_in::refuse(&head, &denied));
     }
     let session = session::require_session(&head, api).map_err(|response| *response)?;
     let refused = |error: ApiError| layout::refusal(&session, Section::Live, &error);
-    if session.role < needed {
+    if session.role < required_role {
         let caller = session.caller.clone();
         tracing::info!(target: "admittance::audit", %caller, "refused: a form of the console that only the role Admin may send");
         return Err(refused(access::AccessDenied::OnlyReads { caller }.into()));

@@ -6,8 +6,8 @@ use bytesize::ByteSize;
 use maud::{Markup, html};
 
 use super::{
+    components::{Column::Text, badge, count, headings, lasting, moment},
     layout::{Section, page_with},
-    parts::{Column::Text, badge, count, headings, lasting, moment},
     session::Session,
 };
 use crate::{Api, HealthLine, HealthPanel, StatePart};

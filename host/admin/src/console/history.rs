@@ -11,14 +11,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    chains::numbered,
-    diff::unified,
-    form::ChangeForm,
-    layout::{Section, form_key, page, refusal},
-    parts::{
+    chains::numbered_lines,
+    components::{
         Column::{Number, Text},
         Tone, badge, count, headings, moment,
     },
+    diff::unified_diff,
+    form::ChangeForm,
+    layout::{Section, form_key, page, refusal},
     session::Session,
 };
 use crate::{
@@ -118,9 +118,9 @@ fn detail(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Resul
     let host = &api.sources.host;
     let detail = views::detail(host, number, session.role)?;
     let (revision, live) = (&detail.revision, host.table().revision());
-    let kept = host.history();
+    let revisions = host.history();
     let from = from.or_else(|| {
-        let earlier = kept.iter().map(|revision| revision.number);
+        let earlier = revisions.iter().map(|revision| revision.number);
         earlier.filter(|earlier| *earlier < number).max()
     });
     let differences = match from {
@@ -145,7 +145,7 @@ fn detail(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Resul
             p.actions { a.button.danger href={ "/history/" (number) "/rollback" } { "Roll back to it…" } }
         }
         h2 { "Differences" }
-        (compare_with(&kept, number, from))
+        (compare_with(&revisions, number, from))
         @match &differences {
             Some(differences) => { (comparison(differences)) }
             None => { p.notice { "No earlier revision is kept." } }
@@ -159,19 +159,19 @@ fn detail(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Resul
         @for file in &detail.files {
             details.file {
                 summary { code { (file.path.display()) } }
-                (numbered(&file.text, 1, false))
+                (numbered_lines(&file.text, 1, false))
             }
         }
     })
 }
 
-fn compare_with(kept: &[Revision], number: u64, from: Option<u64>) -> Markup {
+fn compare_with(revisions: &[Revision], number: u64, from: Option<u64>) -> Markup {
     html! {
-        @if kept.len() > 1 {
+        @if revisions.len() > 1 {
             form.inline method="get" action={ "/history/" (number) } {
                 label for="from" { "Compare with revision" }
                 select #from name="from" {
-                    @for revision in kept.iter().filter(|revision| revision.number != number) {
+                    @for revision in revisions.iter().filter(|revision| revision.number != number) {
                         option value=(revision.number) selected[Some(revision.number) == from] { (revision.number) }
                     }
                 }
@@ -207,7 +207,7 @@ pub(super) fn comparison(comparison: &Comparison) -> Markup {
         @if !comparison.modules.is_empty() {
             ul { @for change in &comparison.modules { li { (module_change(change)) } } }
         }
-        @if !comparison.text.is_empty() { (unified(&comparison.text)) }
+        @if !comparison.text.is_empty() { (unified_diff(&comparison.text)) }
     }
 }
 

@@ -85,18 +85,18 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
 /// Writes a request as HTTP text. If `request` is `None`, writes an example. Returns `None` if the dialect cannot write
 /// the request as HTTP.
 pub(super) fn write(dialect: &dyn Dialect, request: Option<&Request>) -> Option<String> {
-    let written = dialect.written(request)?;
-    let object = Object::parse(written.body().as_str()).ok();
+    let http_request = dialect.http_request(request)?;
+    let object = Object::parse(http_request.body().as_str()).ok();
     let body = object.and_then(|object| serde_json::to_string_pretty(object.value()).ok());
-    let headers: String = written
+    let headers: String = http_request
         .headers()
         .iter()
         .filter_map(|(name, value)| Some(format!("{name}: {}\n", value.to_str().ok()?)))
         .collect();
     Some(format!(
         "{} {}\n{headers}\n{}\n",
-        written.method(),
-        written.uri(),
+        http_request.method(),
+        http_request.uri(),
         body.unwrap_or_default()
     ))
 }

@@ -29,11 +29,11 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::{
     chains,
-    layout::{Section, page, refusal},
-    parts::{
+    components::{
         Column::{self, Number, Text},
         Tone, badge, chip, duration, empty, headings, latency, number, object_name, relative, sparkline,
     },
+    layout::{Section, page, refusal},
     session::Session,
 };
 use crate::{
@@ -215,20 +215,20 @@ fn filters(query: &DecisionQuery, suggestions: &Suggestions<'_>) -> Markup {
 
 fn chips(query: &DecisionQuery) -> Markup {
     let names = ["chain", "stage", "namespace", "user", "text", "since"];
-    let mut shown = Vec::new();
+    let mut conditions = Vec::new();
     for (index, name) in names.into_iter().enumerate() {
         let mut rest = query.clone();
         let removed = texts(&mut rest).into_iter().nth(index).and_then(Option::take);
-        shown.extend(removed.map(|text| (format!("{name}: {text}"), rest)));
+        conditions.extend(removed.map(|text| (format!("{name}: {text}"), rest)));
     }
     for verdict in &query.verdict {
         let mut rest = query.clone();
         rest.verdict.retain(|other| other != verdict);
-        shown.push((format!("verdict: {verdict}"), rest));
+        conditions.push((format!("verdict: {verdict}"), rest));
     }
     html! {
-        @if !shown.is_empty() {
-            div.chips { @for (text, rest) in &shown { (chip(text, &address_with(rest, "/live", None))) } }
+        @if !conditions.is_empty() {
+            div.chips { @for (text, rest) in &conditions { (chip(text, &address_with(rest, "/live", None))) } }
         }
     }
 }
@@ -263,7 +263,7 @@ pub(super) fn row(decision: &DecisionRecord, is_new: bool, now: Moment) -> Marku
             td.short data-label="Object" title=(object) { (object) }
             td.short data-label="User" title=(decision.user) { (decision.user) }
             td.number data-label="Duration" { (duration(decision.microseconds)) }
-            td.message.long data-label="Why" { (folded(&why(decision))) }
+            td.message.long data-label="Why" { (folded(&decision_reason(decision))) }
         }
     }
 }
@@ -284,15 +284,15 @@ const MESSAGE: usize = 240;
 
 fn folded(text: &str) -> Markup {
     let cut = text.get(..text.floor_char_boundary(MESSAGE)).unwrap_or(text);
-    let shown = cut.rsplit_once(' ').map_or(cut, |(words, _)| words);
+    let excerpt = cut.rsplit_once(' ').map_or(cut, |(words, _)| words);
     html! {
         @if cut.len() == text.len() { (text) }
-        @else { details { summary { (shown) " …" } (text) } }
+        @else { details { summary { (excerpt) " …" } (text) } }
     }
 }
 
 /// Returns the message of a decision, or else notes on its stages.
-fn why(decision: &DecisionRecord) -> String {
+fn decision_reason(decision: &DecisionRecord) -> String {
     if let Some(message) = &decision.message {
         return message.clone();
     }

@@ -93,11 +93,11 @@ async fn manual_page(session: Session, Path(name): Path<String>) -> Response {
     page(&session, Section::Manual, &text.title, content)
 }
 
-fn results(found: &[FoundSection]) -> Markup {
+fn results(sections: &[FoundSection]) -> Markup {
     html! {
-        @if found.is_empty() { p { "No section has all of these words." } }
+        @if sections.is_empty() { p { "No section has all of these words." } }
         ul.manual-results {
-            @for section in found {
+            @for section in sections {
                 li {
                     a href={ "/docs/" (section.page) "#" (section.anchor) } { (section.title) }
                     span.muted { " in " (section.page_title) }
@@ -122,12 +122,12 @@ fn find(query: &str) -> Vec<FoundSection> {
         let text = text.to_lowercase();
         query.split_whitespace().all(|word| text.contains(word))
     };
-    let mut found = Vec::new();
+    let mut sections = Vec::new();
     for (page, text) in PAGES.iter().zip(&*TEXTS) {
         let ends = text.sections.iter().skip(1).map(|section| section.start);
         for (section, end) in text.sections.iter().zip(ends.chain([page.text.len()])) {
             if page.text.get(section.start..end).is_some_and(has_all) {
-                found.push(FoundSection {
+                sections.push(FoundSection {
                     page: page.name,
                     page_title: text.title.clone(),
                     anchor: section.anchor.clone(),
@@ -136,9 +136,9 @@ fn find(query: &str) -> Vec<FoundSection> {
             }
         }
     }
-    found.sort_by_key(|section| !has_all(&section.title));
-    found.truncate(MOST_FOUND);
-    found
+    sections.sort_by_key(|section| !has_all(&section.title));
+    sections.truncate(MOST_FOUND);
+    sections
 }
 
 #[derive(Debug, Default)]
@@ -234,10 +234,10 @@ fn plain_text(events: &[Event<'_>]) -> String {
 
 /// Returns the anchor of a heading, with a number if an earlier heading has the same text.
 fn anchor(title: &str, earlier: &mut HashMap<String, usize>) -> String {
-    let kept = title
+    let characters = title
         .chars()
         .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    let anchor: String = kept
+    let anchor: String = characters
         .map(|c| if c == ' ' { '-' } else { c })
         .collect::<String>()
         .to_lowercase();
@@ -269,12 +269,12 @@ mod tests {
     #[test]
     fn the_program_contains_all_pages_of_the_manual_in_their_order() {
         let names: Vec<_> = PAGES.iter().map(|page| format!("({}.md)", page.name)).collect();
-        let listed: Vec<_> = SUMMARY
+        let summary_links: Vec<_> = SUMMARY
             .split(']')
             .skip(1)
             .map(|rest| rest.lines().next().unwrap())
             .collect();
-        assert_eq!(names, listed);
+        assert_eq!(names, summary_links);
     }
 
     #[test]
@@ -291,22 +291,22 @@ mod tests {
                     Some(target) => target.split_once('#').unwrap_or((target, "")),
                     None => (*name, target.strip_prefix('#').unwrap_or_default()),
                 };
-                let leads = anchor.is_empty()
+                let is_valid = anchor.is_empty()
                     || pages[page]
                         .sections
                         .iter()
                         .any(|section| section.anchor == anchor);
-                assert!(leads, "{name}: {target}");
+                assert!(is_valid, "{name}: {target}");
             }
         }
     }
 
     #[test]
     fn a_search_finds_the_sections_with_all_words() {
-        let found = find("signed MODULES");
+        let sections = find("signed MODULES");
         assert!(
-            found.iter().any(|section| section.page == "configuration"),
-            "{found:?}"
+            sections.iter().any(|section| section.page == "configuration"),
+            "{sections:?}"
         );
         assert!(find("signed xyzzy").is_empty());
         let titled = &find("vocabulary")[0];

@@ -31,14 +31,14 @@ pub(super) fn problems(error: &ApiError) -> Markup {
 fn with_link(mistake: &str) -> Markup {
     match MistakePosition::parse(mistake) {
         Some(MistakePosition { field, line, rest }) => html! {
-            a href={ "#" (field) } data-editor=(field) data-line=(line) title=(rest) { (field_name(field)) ", line " (line) }
+            a href={ "#" (field) } data-editor=(field) data-line=(line) title=(rest) { (field_label(field)) ", line " (line) }
             ": " (rest)
         },
         None => html! { (mistake) },
     }
 }
 
-fn field_name(field: &str) -> &'static str {
+fn field_label(field: &str) -> &'static str {
     match field {
         "definitions" => "Chain",
         "settings" => "Settings",
@@ -57,17 +57,17 @@ struct MistakePosition<'a> {
 impl<'a> MistakePosition<'a> {
     /// Parses a message that begins with a text's name, a line and a column: `chain:9:7: spec.stages: missing`.
     fn parse(mistake: &'a str) -> Option<Self> {
-        let (place, rest) = mistake.split_once(": ")?;
-        let mut parts = place.split(':');
+        let (location, rest) = mistake.split_once(": ")?;
+        let mut parts = location.split(':');
         let (name, line, column) = (parts.next()?, parts.next()?, parts.next()?);
         let _: u32 = column.parse().ok()?;
-        let (_, field) = FIELDS.into_iter().find(|(known, _)| *known == name)?;
-        let place = Self {
+        let (_, field) = FIELDS.into_iter().find(|(text_name, _)| *text_name == name)?;
+        let position = Self {
             field,
             line: line.parse().ok()?,
             rest,
         };
-        parts.next().is_none().then_some(place)
+        parts.next().is_none().then_some(position)
     }
 }
 
@@ -77,13 +77,13 @@ mod tests {
 
     #[test]
     fn only_mistakes_with_a_position_in_a_form_field_become_links() {
-        let place = |field, line, rest| Some(MistakePosition { field, line, rest });
+        let position = |field, line, rest| Some(MistakePosition { field, line, rest });
         for (mistake, expected) in [
             (
                 "chain:9:7: spec.a: missing",
-                place("definitions", 9, "spec.a: missing"),
+                position("definitions", 9, "spec.a: missing"),
             ),
-            ("oldObject:1:1: no", place("old_object", 1, "no")),
+            ("oldObject:1:1: no", position("old_object", 1, "no")),
             ("chain: it contains no definition", None),
             ("chain:9: no", None),
             ("other:9:7: no", None),

@@ -8,13 +8,13 @@ use maud::{Markup, html};
 
 use super::{
     chains::{chain_table, urgency, with_rates},
-    history::{changed_names, made_by},
-    layout::{Section, page, refusal},
-    live::{latest_rates, row},
-    parts::{
+    components::{
         Column::{Number, Text},
         NO_NUMBER, Tone, empty, headings, latency, relative, sparkline,
     },
+    history::{changed_names, made_by},
+    layout::{Section, page, refusal},
+    live::{latest_rates, row},
     session::Session,
 };
 use crate::{

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::{
     applies::operation,
     assets,
+    components::{LONGEST_TEXT, Tone, badge, duration, yaml},
     decision::{expectation, timeline},
     diff::side_by_side,
     form::{ChangeForm, names},
@@ -28,17 +29,16 @@ use super::{
     layout::{Section, form_key, page, refusal},
     live::tone,
     mistakes::problems,
-    parts::{LONGEST_TEXT, Tone, badge, duration, yaml},
     session::Session,
 };
 use crate::{
     Api,
     api::evaluation::{DescribedRequest, EvaluateRequest},
     config::AdminRole,
-    decisions, described,
+    decisions, described_requests,
     error::ApiError,
     route::LARGE_BODY,
-    v1::evaluate::{evaluated, evaluated_as},
+    v1::evaluate::{evaluate_described, evaluate_request},
 };
 
 pub(super) fn router() -> Router<Api> {
@@ -100,29 +100,29 @@ struct PlaygroundFields {
 }
 
 impl PlaygroundFields {
-    async fn evaluated(&self, api: &Api, session: &Session) -> Result<EvaluationResult, ApiError> {
+    async fn evaluate(&self, api: &Api, session: &Session) -> Result<EvaluationResult, ApiError> {
         let (request, caller) = (self.request()?, Some(session.caller.clone()));
         match &api.sources.dialect {
             Some(dialect) if http_text::is_http(&self.object) => {
                 let mut described = http_text::read(dialect.as_ref(), &self.object)?;
                 described.user.username = self.user.trim().to_owned();
                 described.user.groups = names(&self.groups);
-                let others = [&self.operation, &self.resource, &self.namespace, &self.old_object];
-                if others.iter().any(|text| !text.trim().is_empty()) {
+                let other_fields = [&self.operation, &self.resource, &self.namespace, &self.old_object];
+                if other_fields.iter().any(|text| !text.trim().is_empty()) {
                     return Err(ApiError::CannotEvaluate(vec![
                         "object: an HTTP request tells everything but the user: empty the other fields"
                             .to_owned(),
                     ]));
                 }
-                evaluated_as(api, caller, &request, described).await
+                evaluate_described(api, caller, &request, described).await
             }
-            _ => evaluated(api, caller, &request).await,
+            _ => evaluate_request(api, caller, &request).await,
         }
     }
 
     fn request(&self) -> Result<EvaluateRequest, ApiError> {
-        let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-        let object = |text: &str| given(text).map(|_| Value::from(text));
+        let non_empty = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let object = |text: &str| non_empty(text).map(|_| Value::from(text));
         Ok(EvaluateRequest {
             definitions: Some(self.definitions.clone()),
             name: Some(NAME.to_owned()),
@@ -132,10 +132,10 @@ impl PlaygroundFields {
             request: DescribedRequest {
                 object: object(&self.object),
                 old_object: object(&self.old_object),
-                operation: given(&self.operation),
-                resource: given(&self.resource),
-                namespace: given(&self.namespace),
-                user: given(&self.user),
+                operation: non_empty(&self.operation),
+                resource: non_empty(&self.resource),
+                namespace: non_empty(&self.namespace),
+                user: non_empty(&self.user),
                 groups: names(&self.groups),
                 ..DescribedRequest::default()
             },
@@ -146,10 +146,11 @@ impl PlaygroundFields {
         if self.settings.trim().is_empty() {
             return Ok(BTreeMap::new());
         }
-        match described::value("settings", &Value::from(self.settings.as_str()))? {
+        match described_requests::value("settings", &Value::from(self.settings.as_str()))? {
             Value::Object(settings) => Ok(settings.into_iter().collect()),
             _ => Err(ApiError::CannotEvaluate(vec![
-                "settings:1:1: not an object; write the name of a stage, and below it the settings of its plugin".to_owned(),
+                "settings:1:1: not an object; write the name of a stage, and below it the settings of its plugin"
+                    .to_owned(),
             ])),
         }
     }
@@ -236,16 +237,16 @@ async fn last_request(api: &Api, chain: String, uid: Option<String>) -> Result<O
         last.decisions.into_iter().next().map(|decision| decision.uid)
     });
     let Some(uid) = uid else { return Ok(None) };
-    let found = decisions::get(api, AdminRole::Admin, &uid, None).await?.decisions;
-    let recorded = found.into_iter().next_back().and_then(|detail| detail.review);
+    let details = decisions::get(api, AdminRole::Admin, &uid, None).await?.decisions;
+    let recorded = details.into_iter().next_back().and_then(|detail| detail.review);
     let text = recorded.and_then(|recorded| {
         let review =
             json!({"apiVersion": recorded.api_version, "kind": recorded.kind, "request": recorded.request});
-        let request = read_review(review.to_string()).ok();
+        let admission_review = read_review(review.to_string()).ok();
         let dialect = api.sources.dialect.as_deref();
         let http = dialect
-            .zip(request)
-            .and_then(|(dialect, read)| http_text::write(dialect, Some(&read.request)));
+            .zip(admission_review)
+            .and_then(|(dialect, parsed_review)| http_text::write(dialect, Some(&parsed_review.request)));
         http.or_else(|| Some(yaml(&review)))
     });
     Ok(text.filter(|text| text.len() <= LONGEST_TEXT))
@@ -329,7 +330,7 @@ async fn run(
     State(api): State<Api>,
     ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY>,
 ) -> Response {
-    let result = fields.evaluated(&api, &session).await;
+    let result = fields.evaluate(&api, &session).await;
     let (status, outcome) = match &result {
         Ok(evaluated) => (http::StatusCode::OK, outcome(evaluated)),
         Err(error) => (error.status(), problems(error)),
@@ -382,7 +383,7 @@ async fn test_case(
     State(api): State<Api>,
     ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY>,
 ) -> Response {
-    let saved = async { case(&fields, &fields.evaluated(&api, &session).await?) };
+    let saved = async { case(&fields, &fields.evaluate(&api, &session).await?) };
     match saved.await {
         Ok(text) => {
             let headers = [
@@ -411,7 +412,7 @@ fn case(fields: &PlaygroundFields, evaluated: &EvaluationResult) -> Result<Strin
             request.insert(name.to_owned(), value);
         }
     };
-    let text = |value: &str| described::value("object", &Value::from(value));
+    let text = |value: &str| described_requests::value("object", &Value::from(value));
     let object = match fields.object.trim() {
         "" => None,
         http if http_text::is_http(http) => Some(review(&evaluated.request)),

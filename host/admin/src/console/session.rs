@@ -105,13 +105,15 @@ impl Sessions {
         };
         let mut sessions = self.signed_in.lock();
         sessions.retain(|_, session| session.until > now);
-        let own = || {
+        let holder_sessions = || {
             sessions
                 .iter()
-                .filter(|(_, known)| known.holder == session.holder)
+                .filter(|(_, other)| other.holder == session.holder)
         };
-        if own().count() >= MOST_SESSIONS
-            && let Some(oldest) = own().min_by_key(|(_, known)| known.until).map(|(id, _)| *id)
+        if holder_sessions().count() >= MOST_SESSIONS
+            && let Some(oldest) = holder_sessions()
+                .min_by_key(|(_, other)| other.until)
+                .map(|(id, _)| *id)
         {
             sessions.remove(&oldest);
         }
@@ -141,7 +143,7 @@ impl SessionId {
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(';'))
             .filter_map(|pair| pair.trim().split_once('='));
-        let (_, id) = pairs.find(|(found, _)| *found == name)?;
+        let (_, id) = pairs.find(|(key, _)| *key == name)?;
         Some(Self(id.to_owned()))
     }
 
@@ -187,8 +189,8 @@ impl FromRequestParts<Api> for Session {
     type Rejection = Response;
 
     async fn from_request_parts(head: &mut Parts, api: &Api) -> Result<Self, Response> {
-        if let Err(denied) = access::from_own_page(head, false) {
-            return Err(sign_in::refused(head, &denied));
+        if let Err(denied) = access::check_own_page(head, false) {
+            return Err(sign_in::refuse(head, &denied));
         }
         require_session(head, api).map_err(|response| *response)
     }
@@ -201,7 +203,7 @@ pub(super) fn require_session(head: &Parts, api: &Api) -> Result<Session, Box<Re
         && let Some(session) = api.sessions.find(id)
     {
         let Some((caller, role)) = api.access.holder(&session.token) else {
-            return Err(Box::new(sign_in::required(head, SignInReason::Revoked)));
+            return Err(Box::new(sign_in::require_sign_in(head, SignInReason::Revoked)));
         };
         return Ok(Session {
             caller,
@@ -220,11 +222,11 @@ pub(super) fn require_session(head: &Parts, api: &Api) -> Result<Session, Box<Re
             id: None,
         }),
         Err(AccessDenied::NoToken) => Err(Box::new(match id {
-            Some(_) => sign_in::required(head, SignInReason::Ended),
+            Some(_) => sign_in::require_sign_in(head, SignInReason::Ended),
             None if access::is_link_from_other_site(head) => sign_in::sign_in_again(head).into_response(),
-            None => sign_in::required(head, SignInReason::First),
+            None => sign_in::require_sign_in(head, SignInReason::First),
         })),
-        Err(denied) => Err(Box::new(sign_in::refused(head, &denied))),
+        Err(denied) => Err(Box::new(sign_in::refuse(head, &denied))),
     }
 }
 
@@ -291,9 +293,9 @@ mod tests {
             (&["admittance=a"], true, None),
             (&["__Host-admittance=a"], true, Some("a")),
         ] {
-            let found = SessionId::from_cookie(&head(cookies, is_tls));
+            let session_id = SessionId::from_cookie(&head(cookies, is_tls));
             let expected = expected.map(|id| SessionId(id.to_owned()));
-            assert_eq!(found, expected, "{cookies:?} {is_tls}");
+            assert_eq!(session_id, expected, "{cookies:?} {is_tls}");
         }
         let id = SessionId("a".to_owned());
         let common = "Path=/; Max-Age=43200; HttpOnly; SameSite=Strict";

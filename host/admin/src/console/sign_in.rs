@@ -60,8 +60,8 @@ async fn page(State(api): State<Api>, request: Request<Body>) -> Response {
 
 async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
     let (head, body) = request.into_parts();
-    if let Err(denied) = access::from_own_page(&head, true) {
-        return refused(&head, &denied);
+    if let Err(denied) = access::check_own_page(&head, true) {
+        return refuse(&head, &denied);
     }
     let text = form::text(&head, body, SMALL_BODY).await;
     let SignIn { token, next } = match text.and_then(|text| route::parameters("form", &text)) {
@@ -112,22 +112,22 @@ fn own_address(next: &str) -> &str {
 }
 
 /// The user gets the requested page after signing in.
-pub(super) fn required(head: &Parts, why: SignInReason) -> Response {
+pub(super) fn require_sign_in(head: &Parts, reason: SignInReason) -> Response {
     let next = match head.method {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
         _ => "",
     };
     // The cookie of the ended session is not removed. The next page finds out from this cookie why the session ended,
     // and tells the user.
-    unauthorized(why, next)
+    unauthorized(reason, next)
 }
 
-fn unauthorized(why: SignInReason, next: &str) -> Response {
+fn unauthorized(reason: SignInReason, next: &str) -> Response {
     let challenge = HeaderValue::from_static("Bearer realm=\"admittance\"");
     (
         StatusCode::UNAUTHORIZED,
         [(WWW_AUTHENTICATE, challenge)],
-        layout::plain_page("Sign in", &form_of(why, next)),
+        layout::plain_page("Sign in", &form_of(reason, next)),
     )
         .into_response()
 }
@@ -139,18 +139,18 @@ pub(super) fn sign_in_again(head: &Parts) -> Response {
     layout::forwarding_page(address).into_response()
 }
 
-pub(super) fn refused(head: &Parts, denied: &AccessDenied) -> Response {
+pub(super) fn refuse(head: &Parts, denied: &AccessDenied) -> Response {
     if denied.is_notable() {
         log_refusal(head, denied);
     }
     layout::plain_refusal(&denied.clone().into())
 }
 
-fn form_of(why: SignInReason, next: &str) -> Markup {
+fn form_of(reason: SignInReason, next: &str) -> Markup {
     let hours = LIFETIME.as_secs() / 3600;
     html! {
         form.sign-in method="post" action="/sign-in" {
-            @match why {
+            @match reason {
                 SignInReason::First => {}
                 SignInReason::Ended => {
                     p.notice.warn role="status" {

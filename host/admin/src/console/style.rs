@@ -7,13 +7,13 @@ use axum::{Router, routing::get};
 use maud::{Markup, html};
 
 use super::{
-    chains::numbered,
-    diff::side_by_side,
-    layout::{Section, page},
-    parts::{
+    chains::numbered_lines,
+    components::{
         Column::{Number, Text},
         Tone, badge, chip, empty, headings, meter, number, relative, sparkline, steps,
     },
+    diff::side_by_side,
+    layout::{Section, page},
     session::Session,
 };
 use crate::Api;
@@ -78,7 +78,7 @@ fn content() -> Markup {
         }
         form.filters { label { "Field" input value="text"; } label { "Choice" select { option { "one" } } } }
         h2 { "Texts" }
-        (numbered("kind: AdmissionChain\nmetadata: { name: pods }", 1, false))
+        (numbered_lines("kind: AdmissionChain\nmetadata: { name: pods }", 1, false))
         @if let Some(diff) = side_by_side(["Before", "After"], "a: 1\nb: 2\n", "a: 1\nb: 3\n") { (diff) }
         div.field { label for="editor" { "Editor" } code-editor { textarea #editor rows="3" { "\nkind: Pod" } } }
     }

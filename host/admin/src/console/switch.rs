@@ -15,9 +15,9 @@ use serde::Deserialize;
 
 use super::{
     chains,
+    components::{Tone, badge, moment},
     form::ChangeForm,
     layout::{Section, form_key, refusal},
-    parts::{Tone, badge, moment},
     session::Session,
 };
 use crate::{Api, v1::changes::client_name, v1::stages};
@@ -109,7 +109,7 @@ async fn disable(
         reason: fields.reason,
         by: Some(client_name(Some(session.caller.clone()))),
     };
-    match stages::disabled(&api, fields.stage, how).await {
+    match stages::disable_stage(&api, fields.stage, how).await {
         Ok(switched) => back(&switched.0.disabled.stage),
         Err(error) => refusal(&session, Section::Chains, &error),
     }
@@ -117,7 +117,7 @@ async fn disable(
 
 async fn enable(State(api): State<Api>, ChangeForm { session, fields }: ChangeForm<EnableForm>) -> Response {
     let by = client_name(Some(session.caller.clone()));
-    match stages::enabled(&api, fields.stage, by).await {
+    match stages::enable_stage(&api, fields.stage, by).await {
         Ok(switched) => back(&switched.0.disabled.stage),
         Err(error) => refusal(&session, Section::Chains, &error),
     }

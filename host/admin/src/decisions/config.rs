@@ -12,7 +12,7 @@ pub struct SinksConfig {
     /// Whether to write the objects of requests together with the decisions.
     pub objects: bool,
     pub sqlite: Option<SqliteConfig>,
-    pub ndjson: Option<NdjsonPlace>,
+    pub ndjson: Option<NdjsonTarget>,
     pub http: Option<HttpConfig>,
     /// Whether to create an Event in the cluster for each denied request.
     pub events: bool,
@@ -52,7 +52,7 @@ impl SqliteConfig {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NdjsonPlace {
+pub enum NdjsonTarget {
     StandardOutput,
     /// A file to which decisions are appended. It is reopened at SIGHUP, and after it was renamed or removed.
     File(PathBuf),

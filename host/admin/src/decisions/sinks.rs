@@ -123,8 +123,8 @@ impl DecisionSinks {
         if let Some(database) = &database {
             sinks.push(Box::new(database.clone()));
         }
-        if let Some(place) = config.ndjson {
-            sinks.push(Box::new(Ndjson::open(place).await?));
+        if let Some(destination) = config.ndjson {
+            sinks.push(Box::new(Ndjson::open(destination).await?));
         }
         if let Some(config) = config.http {
             sinks.push(Box::new(HttpSink::new(config)?));
@@ -260,9 +260,9 @@ async fn write(
     selection: SinkSelection,
     dropped: Counter,
 ) {
-    let written = counter!(WRITTEN, "sink" => sink.name());
+    let written_decisions = counter!(WRITTEN, "sink" => sink.name());
     let failures = counter!(FAILURES, "sink" => sink.name());
-    written.absolute(0);
+    written_decisions.absolute(0);
     failures.absolute(0);
     let mut waiting = Vec::with_capacity(BATCH);
     while queue.recv_many(&mut waiting, BATCH).await > 0 {
@@ -285,7 +285,7 @@ async fn write(
         }
         let count = batch.len() as u64;
         match write_with_retries(sink, &batch, &failures).await {
-            Ok(()) => written.increment(count),
+            Ok(()) => written_decisions.increment(count),
             Err(error) => {
                 tracing::error!(sink = sink.name(), count, "decisions are not written: {error}");
                 dropped.increment(count);

@@ -28,16 +28,39 @@ pub(super) fn routes() -> [Route; 4] {
     let role = Some(AdminRole::Admin);
     let path = "/v1/definitions/{kind}/{*name}";
     let routes = [
-        Route::new(Post, role, "/v1/definitions", "applyDefinitions", "Apply definitions", apply).description(
+        Route::new(
+            Post,
+            role,
+            "/v1/definitions",
+            "applyDefinitions",
+            "Apply definitions",
+            apply,
+        )
+        .description(
             "The body has one or more definitions, in the format of a definition file. Definitions of the same kind \
              and name are replaced. The new table is prepared first, then the files are written, then it goes live. If \
              any step fails, nothing changes.",
         ),
         Route::new(Delete, role, path, "deleteDefinition", "Delete a definition", delete)
             .description("The definition is removed from its file."),
-        Route::new(Post, role, "/v1/promote", "promoteCandidate", "Promote a candidate", promote)
-            .description("The candidate becomes the plugin of its stage, in the file too."),
-        Route::new(Post, role, "/v1/rollback", "rollback", "Roll back to an earlier revision", rollback).description(
+        Route::new(
+            Post,
+            role,
+            "/v1/promote",
+            "promoteCandidate",
+            "Promote a candidate",
+            promote,
+        )
+        .description("The candidate becomes the plugin of its stage, in the file too."),
+        Route::new(
+            Post,
+            role,
+            "/v1/rollback",
+            "rollback",
+            "Roll back to an earlier revision",
+            rollback,
+        )
+        .description(
             "No file is changed. The rollback is a new revision, and stays live until the definitions or their modules \
              change again.",
         ),
@@ -94,7 +117,7 @@ async fn delete(call: Call<DefinitionPath, ChangeQuery>) -> Result<Json<Applied>
 
 async fn promote(call: Call<Nothing, ChangeQuery, Json<PromoteRequest>>) -> Result<Json<Applied>, ApiError> {
     let Json(PromoteRequest { stage }) = call.body;
-    promoted(&call.api, call.caller, stage_id(&stage)?, call.query.dry_run).await
+    promote_stage(&call.api, call.caller, stage_id(&stage)?, call.query.dry_run).await
 }
 
 pub(super) fn stage_id(stage: &str) -> Result<StageId, ApiError> {
@@ -102,7 +125,7 @@ pub(super) fn stage_id(stage: &str) -> Result<StageId, ApiError> {
     parsed.map_err(|error| ApiError::Malformed(format!("stage: {error}")))
 }
 
-pub(crate) async fn promoted(
+pub(crate) async fn promote_stage(
     api: &Api,
     caller: Option<Caller>,
     stage: StageId,
@@ -199,17 +222,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_continues_when_the_client_disconnects() {
-        let (begun, go_on, done) = (
+        let (start_signal, go_on, end_signal) = (
             Arc::new(Notify::new()),
             Arc::new(Notify::new()),
             Arc::new(Notify::new()),
         );
         let work = {
-            let (begun, go_on, done) = (begun.clone(), go_on.clone(), done.clone());
+            let (start_signal, go_on, end_signal) = (start_signal.clone(), go_on.clone(), end_signal.clone());
             async move {
-                begun.notify_one();
+                start_signal.notify_one();
                 go_on.notified().await;
-                done.notify_one();
+                end_signal.notify_one();
                 Ok::<_, ChangeError>(())
             }
         };
@@ -217,9 +240,9 @@ mod tests {
             _ = complete(work) => unreachable!("it is not allowed to continue"),
             // `select!` takes this branch when the work has begun, and then drops the future of `complete`. The same
             // happens when a client disconnects.
-            () = begun.notified() => {}
+            () = start_signal.notified() => {}
         }
         go_on.notify_one();
-        done.notified().await;
+        end_signal.notified().await;
     }
 }

@@ -45,11 +45,18 @@ const MOST_SECONDS: u64 = 3600;
 pub(super) fn routes() -> Vec<Route> {
     let role = Some(AdminRole::Read);
     vec![
-        Route::new(Get, role, "/v1/decisions", "listDecisions", "The decisions on the last requests", list)
-            .description(
-                "The newest decisions come first. Clients with the role Read get the operations and paths of patches, \
+        Route::new(
+            Get,
+            role,
+            "/v1/decisions",
+            "listDecisions",
+            "The decisions on the last requests",
+            list,
+        )
+        .description(
+            "The newest decisions come first. Clients with the role Read get the operations and paths of patches, \
                  but not the values.",
-            ),
+        ),
         Route::new(
             Get,
             role,
@@ -81,9 +88,7 @@ pub(super) fn routes() -> Vec<Route> {
             "The newest decisions on the request with a uid",
             decision,
         )
-        .description(
-            "Clients with the role Admin get the objects of the request too, except those of Secrets.",
-        )
+        .description("Clients with the role Admin get the objects of the request too, except those of Secrets.")
         .refusals(&[404]),
         Route::new(
             Post,
@@ -121,8 +126,8 @@ pub(crate) struct DecisionsByUidQuery {
 
 async fn decision(call: Call<DecisionPath, DecisionsByUidQuery>) -> Result<Json<DecisionDetails>, ApiError> {
     let role = call.role.unwrap_or(AdminRole::Read);
-    let found = decisions::get(&call.api, role, &call.path.uid, call.query.before).await;
-    found.map(Json)
+    let details = decisions::get(&call.api, role, &call.path.uid, call.query.before).await;
+    details.map(Json)
 }
 
 async fn replay(

@@ -9,7 +9,7 @@ use crate::{
     access::Caller,
     api::evaluation::{AppliesReply, DescribedRequest, EvaluateReply, EvaluateRequest},
     config::AdminRole,
-    described,
+    described_requests,
     error::ApiError,
     route::{Call, Json, LARGE_BODY, Method::Post, Nothing, REQUEST_BODY, Route},
 };
@@ -59,7 +59,7 @@ async fn evaluate(
     call: Call<Nothing, Nothing, Json<EvaluateRequest, LARGE_BODY>>,
 ) -> Result<Json<EvaluateReply>, ApiError> {
     let Json(request) = call.body;
-    let evaluated = evaluated(&call.api, call.caller, &request).await?;
+    let evaluated = evaluate_request(&call.api, call.caller, &request).await?;
     Ok(Json(EvaluateReply {
         decision: evaluated.decision,
         object: evaluated
@@ -71,17 +71,17 @@ async fn evaluate(
     }))
 }
 
-pub(crate) async fn evaluated(
+pub(crate) async fn evaluate_request(
     api: &Api,
     caller: Option<Caller>,
     request: &EvaluateRequest,
 ) -> Result<EvaluationResult, ApiError> {
-    evaluated_as(api, caller, request, request.request.request()?).await
+    evaluate_described(api, caller, request, request.request.request()?).await
 }
 
 /// Evaluates the admission request `described`. The chains and settings are taken from `request`; the admission request
 /// that `request` contains is ignored.
-pub(crate) async fn evaluated_as(
+pub(crate) async fn evaluate_described(
     api: &Api,
     caller: Option<Caller>,
     request: &EvaluateRequest,
@@ -106,7 +106,7 @@ pub(crate) async fn evaluated_as(
     how.call_webhooks = request.call_webhooks;
     for (stage, value) in &request.settings {
         let name = format!("settings of {stage}");
-        let value = described::value(&name, value)?;
+        let value = described_requests::value(&name, value)?;
         if !value.is_object() {
             return Err(ApiError::CannotEvaluate(vec![format!(
                 "{name}: not an object; write the fields of the settings"

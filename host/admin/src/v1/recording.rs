@@ -107,10 +107,10 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
 fn within<T: PartialOrd + From<u8> + std::fmt::Display>(
     name: &str,
     value: T,
-    most: T,
+    value_max: T,
 ) -> Result<T, ApiError> {
-    if value < T::from(1) || value > most {
-        return Err(ApiError::Malformed(format!("{name}: write 1 to {most}")));
+    if value < T::from(1) || value > value_max {
+        return Err(ApiError::Malformed(format!("{name}: write 1 to {value_max}")));
     }
     Ok(value)
 }

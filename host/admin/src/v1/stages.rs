@@ -17,19 +17,40 @@ use crate::{
 pub(super) fn routes() -> [Route; 3] {
     let role = Some(AdminRole::Admin);
     let routes = [
-        Route::new(Post, role, "/v1/stages/disable", "disableStage", "Disable a stage for a time", disable)
-            .description(
-                "Requests continue without a call of the stage, or the stage is only audited. This takes effect at \
+        Route::new(
+            Post,
+            role,
+            "/v1/stages/disable",
+            "disableStage",
+            "Disable a stage for a time",
+            disable,
+        )
+        .description(
+            "Requests continue without a call of the stage, or the stage is only audited. This takes effect at \
                  once, even if definitions or stores have problems, and in this driver only. It ends by itself. If the \
                  stage is disabled already, the new time and reason replace the old ones.",
-            ),
-        Route::new(Post, role, "/v1/stages/enable", "enableStage", "Enable a disabled stage", enable)
-            .description("The stage is enabled before its time ends."),
-        Route::new(Post, role, "/v1/stages/rollout", "steerRollout", "Steer the rollout of a candidate", rollout)
-            .description(
-                "The action begins the next step, or pauses, resumes or aborts the rollout. This takes effect at once, \
+        ),
+        Route::new(
+            Post,
+            role,
+            "/v1/stages/enable",
+            "enableStage",
+            "Enable a disabled stage",
+            enable,
+        )
+        .description("The stage is enabled before its time ends."),
+        Route::new(
+            Post,
+            role,
+            "/v1/stages/rollout",
+            "steerRollout",
+            "Steer the rollout of a candidate",
+            rollout,
+        )
+        .description(
+            "The action begins the next step, or pauses, resumes or aborts the rollout. This takes effect at once, \
                  even if definitions or stores have problems, and in this driver only.",
-            ),
+        ),
     ];
     routes.map(|route| route.refusals(&[404, 408, 409, 413, 415]))
 }
@@ -43,10 +64,10 @@ async fn disable(call: Call<Nothing, Nothing, Json<DisableRequest>>) -> Result<J
         reason: request.reason,
         by: Some(client_name(call.caller)),
     };
-    disabled(&call.api, stage, how).await
+    disable_stage(&call.api, stage, how).await
 }
 
-pub(crate) async fn disabled(
+pub(crate) async fn disable_stage(
     api: &Api,
     stage: StageId,
     how: DisableOptions,
@@ -57,25 +78,29 @@ pub(crate) async fn disabled(
 
 async fn enable(call: Call<Nothing, Nothing, Json<EnableRequest>>) -> Result<Json<Switched>, ApiError> {
     let Json(EnableRequest { stage }) = call.body;
-    enabled(&call.api, stage_id(&stage)?, client_name(call.caller)).await
+    enable_stage(&call.api, stage_id(&stage)?, client_name(call.caller)).await
 }
 
-pub(crate) async fn enabled(api: &Api, stage: StageId, by: String) -> Result<Json<Switched>, ApiError> {
+pub(crate) async fn enable_stage(
+    api: &Api,
+    stage: StageId,
+    actor: String,
+) -> Result<Json<Switched>, ApiError> {
     let host = api.sources.host.clone();
-    complete(async move { host.enable(&stage, Some(by)).await }).await
+    complete(async move { host.enable(&stage, Some(actor)).await }).await
 }
 
 async fn rollout(call: Call<Nothing, Nothing, Json<RolloutRequest>>) -> Result<Json<Steered>, ApiError> {
     let Json(RolloutRequest { stage, action }) = call.body;
-    steered(&call.api, stage_id(&stage)?, action, client_name(call.caller)).await
+    steer_stage(&call.api, stage_id(&stage)?, action, client_name(call.caller)).await
 }
 
-pub(crate) async fn steered(
+pub(crate) async fn steer_stage(
     api: &Api,
     stage: StageId,
     action: RolloutAction,
-    by: String,
+    actor: String,
 ) -> Result<Json<Steered>, ApiError> {
     let host = api.sources.host.clone();
-    complete(async move { host.steer(&stage, action, Some(by)).await }).await
+    complete(async move { host.steer(&stage, action, Some(actor)).await }).await
 }

@@ -32,7 +32,14 @@ pub(super) fn routes<S: JsonSchema + Send + 'static>() -> Vec<Route> {
             "The space that the store and the history take on disk",
             storage,
         ),
-        Route::new(Get, role, "/v1/history", "listRevisions", "The history of live tables", history),
+        Route::new(
+            Get,
+            role,
+            "/v1/history",
+            "listRevisions",
+            "The history of live tables",
+            history,
+        ),
         Route::new(
             Get,
             role,
@@ -42,14 +49,28 @@ pub(super) fn routes<S: JsonSchema + Send + 'static>() -> Vec<Route> {
             revision,
         )
         .refusals(&[404]),
-        Route::new(Get, role, "/v1/diff", "compareRevisions", "The differences between two revisions", diff)
-            .refusals(&[404]),
-        Route::new(Get, role, "/v1/definitions", "listDefinitions", "The definitions", definitions)
-            .description(
-                "The definitions are those in the files now. They may differ from the live table if they are invalid, \
+        Route::new(
+            Get,
+            role,
+            "/v1/diff",
+            "compareRevisions",
+            "The differences between two revisions",
+            diff,
+        )
+        .refusals(&[404]),
+        Route::new(
+            Get,
+            role,
+            "/v1/definitions",
+            "listDefinitions",
+            "The definitions",
+            definitions,
+        )
+        .description(
+            "The definitions are those in the files now. They may differ from the live table if they are invalid, \
                  or after a rollback.",
-            )
-            .refusals(&[422]),
+        )
+        .refusals(&[422]),
         Route::new(
             Get,
             role,
@@ -151,7 +172,7 @@ async fn diff(call: Call<Nothing, DiffQuery>) -> Result<Json<Comparison>, ApiErr
 }
 
 async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
-    let definitions = stored(&call).await?;
+    let definitions = stored_definitions(&call).await?;
     let rolled_back_to = call.api.sources.host.rolled_back_to();
     Ok(Json(DefinitionList {
         definitions,
@@ -159,7 +180,7 @@ async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
     }))
 }
 
-async fn stored<P, Q>(call: &Call<P, Q>) -> Result<Vec<StoredDefinition>, ApiError> {
+async fn stored_definitions<P, Q>(call: &Call<P, Q>) -> Result<Vec<StoredDefinition>, ApiError> {
     let mut stored = call.api.sources.host.definitions().await?;
     if hides_grants(call.role) {
         for definition in &mut stored {
@@ -178,7 +199,7 @@ pub(super) struct DefinitionPath {
 }
 
 async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, ApiError> {
-    let all = stored(&call).await?;
+    let all = stored_definitions(&call).await?;
     let rolled_back_to = call.api.sources.host.rolled_back_to();
     let DefinitionPath { kind, name } = call.path;
     let is_meant =
@@ -186,12 +207,12 @@ async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, 
     let definitions: Vec<_> = all.iter().filter(is_meant).cloned().collect();
     if definitions.is_empty() {
         let id = format!("{kind}/{name}");
-        let near = did_you_mean(&id, all.iter().map(|stored| &stored.id));
+        let suggestion = did_you_mean(&id, all.iter().map(|stored| &stored.id));
         let note = rolled_back_to.map(|to| {
             format!("; a rollback to revision {to} is live, whose chains (`admittance status`) may have it")
         });
         let note = note.unwrap_or_default();
-        return Err(ApiError::NotFound(format!("there is no {id}{note}{near}")));
+        return Err(ApiError::NotFound(format!("there is no {id}{note}{suggestion}")));
     }
     Ok(Json(DefinitionList {
         definitions,

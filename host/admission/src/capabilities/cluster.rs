@@ -71,8 +71,8 @@ impl FromStr for ClusterKind {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = || InvalidClusterKind(text.to_owned());
         let (api_version, kind) = text.rsplit_once('/').ok_or_else(error)?;
-        let whole = api_version.split('/').all(|part| !part.is_empty()) && !kind.is_empty();
-        if !whole || api_version.split('/').count() > 2 {
+        let is_complete = api_version.split('/').all(|part| !part.is_empty()) && !kind.is_empty();
+        if !is_complete || api_version.split('/').count() > 2 {
             return Err(error());
         }
         Ok(Self::new(api_version, kind))
@@ -191,11 +191,11 @@ impl<'a> RecordedCluster<'a> {
         name: &str,
         deadline: Deadline,
     ) -> Result<Option<String>, ClusterError> {
-        let found = self.reader.get(kind, namespace, name, deadline).await?;
+        let object = self.reader.get(kind, namespace, name, deadline).await?;
         if let Some(recorder) = self.recorder {
-            recorder.objects(kind, found.as_deref().map(Arc::from));
+            recorder.objects(kind, object.as_deref().map(Arc::from));
         }
-        Ok(found)
+        Ok(object)
     }
 
     /// Lists the objects of a kind.

@@ -111,8 +111,8 @@ impl HttpGrant {
         (sender, list): (&str, &str),
     ) -> Result<&'a Self, String> {
         let (method, path) = (request.method.as_str(), request.url.path());
-        let sent = request.headers.iter();
-        let headers = sent.map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let header_pairs = request.headers.iter();
+        let headers = header_pairs.map(|(name, value)| (name.as_str(), value.as_bytes()));
         let overridden = overridden(method, &request.url[Position::BeforePath..], headers);
         let mut is_overridden = false;
         let mut fix = format!("add `{origin}` to {list}");
@@ -246,7 +246,7 @@ impl HttpRequest {
                 text.len()
             )));
         }
-        let invalid = |why: &str| HttpError::Invalid(format!("`{text}` {why}"));
+        let invalid = |problem: &str| HttpError::Invalid(format!("`{text}` {problem}"));
         let url = Url::parse(text).map_err(|error| invalid(&format!("is not a valid URL: {error}")))?;
         let origin = HttpOrigin::from_url(&url)
             .ok_or_else(|| invalid("is neither an https URL, nor an http URL of a loopback address"))?;

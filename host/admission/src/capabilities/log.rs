@@ -66,11 +66,11 @@ impl LogLine {
     /// Adds this line to the log lines of the stage that this task is calling. Drops the line if the stage has too many
     /// log lines already, or if this task is calling no stage.
     pub fn keep(self) {
-        change(|kept| {
+        change(|notes| {
             let size = self.context.len() + self.message.len();
-            if kept.lines.len() < LINES && kept.bytes + size <= BYTES {
-                kept.bytes += size;
-                kept.lines.push(self);
+            if notes.lines.len() < LINES && notes.bytes + size <= BYTES {
+                notes.bytes += size;
+                notes.lines.push(self);
             }
         });
     }
@@ -100,8 +100,8 @@ pub(crate) async fn with_notes<F: Future>(mode: Mode, call: F) -> (F::Output, Ve
         ..CallNotes::default()
     }));
     let output = CURRENT.scope(Arc::clone(&notes), call).await;
-    let notes = std::mem::take(&mut *notes.lock());
-    (output, notes.lines, notes.by_candidate)
+    let call_notes = std::mem::take(&mut *notes.lock());
+    (output, call_notes.lines, call_notes.by_candidate)
 }
 
 #[cfg(test)]

@@ -48,12 +48,12 @@ impl Verdict {
             spelling: request.spelling.clone(),
         };
         let size = rules.before.text().len();
-        let written = match &self {
+        let change_size = match &self {
             Self::Patch(patch) => patch.work(size),
             Self::Replace(after) => after.text().len(),
             Self::Allow | Self::Deny(_) => 0,
         };
-        offload(size + written, deadline, move || match self {
+        offload(size + change_size, deadline, move || match self {
             Self::Patch(patch) => rules.patch(patch, deadline),
             Self::Replace(after) => rules.replace(after),
             Self::Allow | Self::Deny(_) => Ok(Effect::None),
@@ -75,7 +75,7 @@ impl ChangeRules {
             return Ok(Effect::None);
         }
         if self.spelling.may_be_broken_by(&patch)
-            && let Some(after) = self.respelled(&after)?
+            && let Some(after) = self.canonical_object(&after)?
         {
             return self.difference(after);
         }
@@ -99,10 +99,10 @@ impl ChangeRules {
             ));
         }
         unique_keys(text).map_err(invalid)?;
-        self.difference(self.respelled(&after)?.unwrap_or(after))
+        self.difference(self.canonical_object(&after)?.unwrap_or(after))
     }
 
-    fn respelled(&self, after: &Object) -> Result<Option<Object>, Failure> {
+    fn canonical_object(&self, after: &Object) -> Result<Option<Object>, Failure> {
         let text = self
             .spelling
             .canonical(after.text())

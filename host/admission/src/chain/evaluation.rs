@@ -36,7 +36,7 @@ pub struct Evaluation {
     /// object. The change is then made to a copy of the request, so that the hook or audit does not see it.
     request: Arc<Request>,
     original: Option<Object>,
-    began: Instant,
+    start_time: Instant,
     deadline: Deadline,
     revision: u64,
     patch: Patch,
@@ -78,7 +78,7 @@ impl Evaluation {
         Self {
             original: request.object.clone(),
             request: Arc::new(request),
-            began: Instant::now(),
+            start_time: Instant::now(),
             deadline,
             revision: 0,
             patch: Patch::default(),
@@ -171,27 +171,27 @@ impl Evaluation {
         audits: &mut Vec<Audit<'a>>,
     ) {
         let is_refused = self.refusal.is_some();
-        let mut enforced = Vec::new();
+        let mut enforced_stages = Vec::new();
         for entry in stages {
             if is_refused || self.queue_audit(entry, audits).is_none() {
-                enforced.push((entry, self.reserve(entry, 1)));
+                enforced_stages.push((entry, self.reserve(entry, 1)));
             }
         }
         if is_refused {
             return;
         }
-        let taken = {
-            let generated = GeneratedObjects::default();
-            let turn = self.turn(sources, &generated);
+        let timed_results = {
+            let generated_objects = GeneratedObjects::default();
+            let turn = self.turn(sources, &generated_objects);
             let mut spans = ChainSpan::default();
-            let turns = enforced
+            let turns = enforced_stages
                 .iter()
-                .map(|(entry, _)| timed(turn, *entry).instrument(spans.stage_span(*entry)));
+                .map(|(entry, _)| take_timed_turn(turn, *entry).instrument(spans.stage_span(*entry)));
             join_all(turns).await
         };
-        for ((entry, row), (turn_result, timing)) in enforced.into_iter().zip(taken) {
-            let done = self.settle(entry, turn_result, timing);
-            self.fill(row, done);
+        for ((entry, row), (turn_result, timing)) in enforced_stages.into_iter().zip(timed_results) {
+            let finished_turn = self.settle(entry, turn_result, timing);
+            self.fill(row, finished_turn);
         }
     }
 
@@ -247,22 +247,26 @@ impl Evaluation {
             return false;
         }
         let row = self.reserve(entry, round);
-        let generated = GeneratedObjects::default();
-        let turn = self.turn(sources, &generated);
-        let (turn_result, timing) = timed(turn, entry).await;
+        let generated_objects = GeneratedObjects::default();
+        let turn = self.turn(sources, &generated_objects);
+        let (turn_result, timing) = take_timed_turn(turn, entry).await;
         let was_called = matches!(turn_result, TurnResult::Answered(_));
-        let done = self.settle(entry, turn_result, timing);
-        self.fill(row, done);
+        let finished_turn = self.settle(entry, turn_result, timing);
+        self.fill(row, finished_turn);
         was_called
     }
 
-    fn turn<'a>(&'a self, sources: EvaluationSources<'a>, generated: &'a GeneratedObjects) -> StageTurn<'a> {
+    fn turn<'a>(
+        &'a self,
+        sources: EvaluationSources<'a>,
+        generated_objects: &'a GeneratedObjects,
+    ) -> StageTurn<'a> {
         StageTurn {
             request: &self.request,
-            began: self.began,
+            start_time: self.start_time,
             deadline: self.deadline,
             sources,
-            generated,
+            generated_objects,
         }
     }
 
@@ -281,14 +285,14 @@ impl Evaluation {
         self.trace.len() - 1
     }
 
-    fn fill(&mut self, row: usize, done: FinishedTurn) {
+    fn fill(&mut self, row: usize, finished_turn: FinishedTurn) {
         if let Some(row) = self.trace.get_mut(row) {
-            row.result = done.result;
-            row.exception = done.exception;
-            row.start = done.timing.start;
-            row.duration = done.timing.duration;
-            row.log = done.timing.log;
-            row.by_candidate = done.timing.by_candidate;
+            row.result = finished_turn.result;
+            row.exception = finished_turn.exception;
+            row.start = finished_turn.timing.start;
+            row.duration = finished_turn.timing.duration;
+            row.log = finished_turn.timing.log;
+            row.by_candidate = finished_turn.timing.by_candidate;
         }
     }
 
@@ -411,13 +415,13 @@ struct TurnTiming {
     by_candidate: bool,
 }
 
-async fn timed(turn: StageTurn<'_>, entry: StageInChain<'_>) -> (TurnResult, TurnTiming) {
-    let started = Instant::now();
+async fn take_timed_turn(turn: StageTurn<'_>, entry: StageInChain<'_>) -> (TurnResult, TurnTiming) {
+    let start_time = Instant::now();
     let (turn_result, log, by_candidate) =
         with_notes(entry.stage.spec.mode, turn.take(entry.phase, entry.stage)).await;
     let timing = TurnTiming {
-        start: started - turn.began,
-        duration: started.elapsed(),
+        start: start_time - turn.start_time,
+        duration: start_time.elapsed(),
         log,
         by_candidate,
     };

@@ -51,20 +51,20 @@ impl GeneratedObjects {
         deadline: Deadline,
     ) -> Result<Option<Arc<Request>>, Failure> {
         let key = (Arc::as_ptr(generator).addr(), ptr::from_ref(request).addr());
-        let known = {
-            let all = self.0.lock();
-            let known = all.iter().find(|(of, _)| *of == key);
-            known.map(|(_, generated)| generated.clone())
+        let cached_result = {
+            let entries = self.0.lock();
+            let cached_entry = entries.iter().find(|(entry_key, _)| *entry_key == key);
+            cached_entry.map(|(_, generated)| generated.clone())
         };
-        if let Some(known) = known {
-            return Ok(known);
+        if let Some(cached_request) = cached_result {
+            return Ok(cached_request);
         }
         let generated = generator
             .generate(request, sources, deadline)
             .await?
             .map(Arc::new);
-        let mut all = self.0.lock();
-        all.push((key, generated.clone()));
+        let mut entries = self.0.lock();
+        entries.push((key, generated.clone()));
         Ok(generated)
     }
 }

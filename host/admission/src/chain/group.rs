@@ -36,12 +36,12 @@ impl Formula {
             Self::Constant(value) => Some(*value),
             Self::Member(index) => member(*index)?,
             Self::Not(operand) => operand.evaluate(member)?.map(|value| !value),
-            Self::And(sides) => decided(false, sides, member)?,
-            Self::Or(sides) => decided(true, sides, member)?,
+            Self::And(sides) => short_circuit(false, sides, member)?,
+            Self::Or(sides) => short_circuit(true, sides, member)?,
             Self::Equal(sides) => {
-                let [one, other] = &**sides;
-                match one.evaluate(member)? {
-                    Some(one) => other.evaluate(member)?.map(|other| one == other),
+                let [left, right] = &**sides;
+                match left.evaluate(member)? {
+                    Some(left_truth) => right.evaluate(member)?.map(|other| left_truth == other),
                     None => None,
                 }
             }
@@ -62,17 +62,17 @@ impl Formula {
 }
 
 /// Returns the value of `&&` or `||`. An operand with the value `deciding` decides, even if the other operand failed.
-fn decided(
+fn short_circuit(
     deciding: bool,
-    [one, other]: &[Formula; 2],
+    [left, right]: &[Formula; 2],
     member: &impl Fn(usize) -> Result<Truth, usize>,
 ) -> Result<Truth, usize> {
-    let one = one.evaluate(member)?;
-    if one == Some(deciding) {
-        return Ok(one);
+    let left_truth = left.evaluate(member)?;
+    if left_truth == Some(deciding) {
+        return Ok(left_truth);
     }
-    let other = other.evaluate(member)?;
-    Ok(match (one, other) {
+    let right_truth = right.evaluate(member)?;
+    Ok(match (left_truth, right_truth) {
         (_, Some(other)) if other == deciding => Some(deciding),
         (Some(_), other) => other,
         (None, _) => None,
@@ -115,25 +115,25 @@ impl HookGroup {
         }
     }
 
-    fn denied(&self, answers: &[Option<MemberAnswer>]) -> Denial {
+    fn combined_denial(&self, answers: &[Option<MemberAnswer>]) -> Denial {
         let mut denial = self.denial.clone();
         // A denial loses all its details if they are larger than the limit. To prevent this, the messages of all
         // members together get half of the limit. Each member gets an equal share, and a longer message is shortened.
-        let most = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
+        let message_size_max = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
         for ((name, _), answer) in self.members.iter().zip(answers) {
             let mut message = match answer {
                 None | Some(MemberAnswer::Allowed) => continue,
                 Some(MemberAnswer::Denied(denial)) => denial.to_string(),
                 Some(MemberAnswer::Failed(failure)) => failure.to_string(),
             };
-            shorten(&mut message, most);
+            shorten(&mut message, message_size_max);
             denial.add_cause(Some(&format!("{}.{name}", self.field)), message);
         }
         denial
     }
 
-    fn failed(&self, answers: &[Option<MemberAnswer>]) -> Failure {
-        let mut failed = self
+    fn combined_failure(&self, answers: &[Option<MemberAnswer>]) -> Failure {
+        let mut failures = self
             .members
             .iter()
             .zip(answers)
@@ -144,7 +144,7 @@ impl HookGroup {
                 let message = format!("plugin {name} of the group: {}", failure.message);
                 Some(Failure::new(failure.kind, message))
             });
-        let first = failed.next();
+        let first = failures.next();
         first.unwrap_or_else(|| Failure::new(FailureKind::Error, "the group has no such member"))
     }
 }
@@ -154,14 +154,14 @@ impl Hook for HookGroup {
     async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         let mut answers: Vec<Option<MemberAnswer>> = self.members.iter().map(|_| None).collect();
         let mut response = Response::allow();
-        let allowed = loop {
-            let known = |index: usize| match answers.get(index) {
+        let group_truth = loop {
+            let member_truth = |index: usize| match answers.get(index) {
                 Some(Some(MemberAnswer::Allowed)) => Ok(Some(true)),
                 Some(Some(MemberAnswer::Denied(_))) => Ok(Some(false)),
                 Some(Some(MemberAnswer::Failed(_))) => Ok(None),
                 Some(None) | None => Err(index),
             };
-            let next = match self.formula.evaluate(&known) {
+            let next = match self.formula.evaluate(&member_truth) {
                 Ok(truth) => break truth,
                 Err(next) => next,
             };
@@ -170,7 +170,7 @@ impl Hook for HookGroup {
             };
             *answer = Some(ask(name, &**hook, request, deadline, &mut response).await);
         };
-        match allowed {
+        match group_truth {
             Some(true) => {
                 // The verdict does not depend on members that have failed. Their failures become audit annotations.
                 for ((name, _), answer) in self.members.iter().zip(&answers) {
@@ -182,10 +182,10 @@ impl Hook for HookGroup {
                 Ok(response)
             }
             Some(false) => {
-                response.verdict = Verdict::Deny(self.denied(&answers));
+                response.verdict = Verdict::Deny(self.combined_denial(&answers));
                 Ok(response)
             }
-            None => Err(self.failed(&answers)),
+            None => Err(self.combined_failure(&answers)),
         }
     }
 }
@@ -203,8 +203,8 @@ async fn ask(
     };
     response.warnings.extend(answer.warnings);
     let notes = answer.audit_annotations.into_iter();
-    let named = notes.map(|(key, value)| (format!("{name}.{key}"), value));
-    response.audit_annotations.extend(named);
+    let prefixed_annotations = notes.map(|(key, value)| (format!("{name}.{key}"), value));
+    response.audit_annotations.extend(prefixed_annotations);
     match answer.verdict.effect(request, deadline).await {
         Ok(Effect::None) => MemberAnswer::Allowed,
         Ok(Effect::Deny(denial)) => MemberAnswer::Denied(denial),

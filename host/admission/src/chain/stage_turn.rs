@@ -14,10 +14,10 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct StageTurn<'a> {
     pub(crate) request: &'a Arc<Request>,
-    pub(crate) began: Instant,
+    pub(crate) start_time: Instant,
     pub(crate) deadline: Deadline,
     pub(crate) sources: EvaluationSources<'a>,
-    pub(crate) generated: &'a GeneratedObjects,
+    pub(crate) generated_objects: &'a GeneratedObjects,
 }
 
 pub(crate) enum TurnResult {
@@ -61,16 +61,19 @@ impl Stage {
     ) -> Result<Option<SkipReason>, Failure> {
         let turn = StageTurn {
             request: &Arc::new(request.clone()),
-            began: Instant::now(),
+            start_time: Instant::now(),
             deadline,
             sources,
-            generated: &GeneratedObjects::default(),
+            generated_objects: &GeneratedObjects::default(),
         };
         if self.spec.is_disabled {
             return Ok(Some(SkipReason::Disabled));
         }
-        let seen = turn.seen(&self.spec, deadline).await;
-        Ok(turn.skip(self, &seen, deadline).await?.map(|(reason, _)| reason))
+        let possible_request = turn.stage_request(&self.spec, deadline).await;
+        Ok(turn
+            .skip(self, &possible_request, deadline)
+            .await?
+            .map(|(reason, _)| reason))
     }
 }
 
@@ -84,17 +87,20 @@ impl StageTurn<'_> {
             return TurnResult::DeadlinePassed;
         }
         let deadline = self.deadline.within(stage.spec.timeout);
-        let seen = self.seen(&stage.spec, deadline).await;
-        match self.skip(stage, &seen, deadline).await {
+        let possible_request = self.stage_request(&stage.spec, deadline).await;
+        match self.skip(stage, &possible_request, deadline).await {
             Ok(Some((reason, exception))) => return TurnResult::Skipped { reason, exception },
             Err(failure) => return TurnResult::Unselected(failure),
             Ok(None) => {}
         }
-        // There is a request in `seen` here: otherwise `skip` reports a reason or a failure, and this function returns
+        // `possible_request` has a request here: else `skip` gives a reason or a failure, and this function returns
         // above. So the fallback is never used.
-        let seen = seen.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
+        let stage_request = possible_request
+            .ok()
+            .flatten()
+            .unwrap_or(Cow::Borrowed(self.request));
         let turn = StageTurn {
-            request: &seen,
+            request: &stage_request,
             ..*self
         };
         let span = spans::of_stage(stage);
@@ -105,7 +111,7 @@ impl StageTurn<'_> {
 
     /// Returns the request that the stage gets. If the stage has an expansion, this is a request for the object that
     /// the expansion generates; `None` if it generates no object.
-    async fn seen(
+    async fn stage_request(
         &self,
         spec: &StageSpec,
         deadline: Deadline,
@@ -113,10 +119,10 @@ impl StageTurn<'_> {
         let Some(expansion) = &spec.expansion else {
             return Ok(Some(Cow::Borrowed(self.request)));
         };
-        let expanded = self
-            .generated
+        let expanded_request = self
+            .generated_objects
             .get(expansion, self.request, self.sources, deadline);
-        Ok(expanded.await?.map(Cow::Owned))
+        Ok(expanded_request.await?.map(Cow::Owned))
     }
 
     async fn answer(
@@ -136,15 +142,15 @@ impl StageTurn<'_> {
     async fn skip(
         &self,
         stage: &Stage,
-        seen: &Result<Option<Cow<'_, Arc<Request>>>, Failure>,
+        possible_request: &Result<Option<Cow<'_, Arc<Request>>>, Failure>,
         deadline: Deadline,
     ) -> Result<Option<(SkipReason, Option<Arc<str>>)>, Failure> {
-        let unselected = match seen {
+        let rules_skip_reason = match possible_request {
             Ok(Some(request)) => stage.spec.skip_reason(request, self.sources, deadline).await,
             Ok(None) => Ok(Some(SkipReason::Rules)),
             Err(failure) => Err(failure.clone()),
         };
-        if let Ok(Some(reason)) = unselected {
+        if let Ok(Some(reason)) = rules_skip_reason {
             return Ok(Some((reason, None)));
         }
         // The evaluation of the rules and selectors may have failed. An exception exempts the request even then, so the
@@ -152,7 +158,7 @@ impl StageTurn<'_> {
         if let Some(exception) = self.exception(stage).await {
             return Ok(Some((SkipReason::Exception, Some(exception))));
         }
-        unselected?;
+        rules_skip_reason?;
         let is_refused = self.request.dry_run && !stage.spec.side_effects.allow_dry_run();
         Ok(is_refused.then_some((SkipReason::DryRun, None)))
     }
@@ -227,7 +233,7 @@ impl StageSpec {
             return Ok(Some(SkipReason::Excluded));
         }
         let selectors = (self.namespace_selector.as_ref(), &self.object_selector);
-        if let Some(reason) = unselected(selectors, request, sources, deadline).await? {
+        if let Some(reason) = selector_skip_reason(selectors, request, sources, deadline).await? {
             return Ok(Some(reason));
         }
         let conditions = &self.match_conditions;
@@ -236,7 +242,10 @@ impl StageSpec {
         }
         for other in &self.yields_to {
             let selectors = (other.namespaces.as_ref(), &other.objects);
-            if unselected(selectors, request, sources, deadline).await?.is_none() {
+            if selector_skip_reason(selectors, request, sources, deadline)
+                .await?
+                .is_none()
+            {
                 return Ok(Some(SkipReason::Precedence));
             }
         }
@@ -244,7 +253,7 @@ impl StageSpec {
     }
 }
 
-async fn unselected(
+async fn selector_skip_reason(
     (namespaces, objects): (Option<&NamespaceSelector>, &LabelSelector),
     request: &Request,
     sources: EvaluationSources<'_>,
@@ -261,19 +270,19 @@ async fn unselected(
         }
     }
     // As in kube-apiserver, an object without metadata matches only the empty selector.
-    let chosen = |object: &Option<Object>| {
+    let is_selected = |object: &Option<Object>| {
         object
             .as_ref()
             .is_some_and(|object| object.head().has_metadata && objects.matches(object.labels()))
     };
-    if !objects.is_empty() && !chosen(&request.object) && !chosen(&request.old_object) {
+    if !objects.is_empty() && !is_selected(&request.object) && !is_selected(&request.old_object) {
         return Ok(Some(SkipReason::ObjectSelector));
     }
     Ok(None)
 }
 
-fn timed_out(what: &str) -> Failure {
-    Failure::new(FailureKind::Timeout, what)
+fn timed_out(message: &str) -> Failure {
+    Failure::new(FailureKind::Timeout, message)
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {

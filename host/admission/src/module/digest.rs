@@ -36,8 +36,8 @@ impl Digest {
                 return Ok(Self(hasher.finalize().into()));
             }
             hasher.update(bytes);
-            let read = bytes.len();
-            reader.consume(read);
+            let chunk_size = bytes.len();
+            reader.consume(chunk_size);
         }
     }
 
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn parts_with_equal_concatenations_have_different_digests() {
-        let of = |parts: [&[u8]; 2]| Digest::of_parts(parts);
-        assert_ne!(of([b"ab", b"c"]), of([b"a", b"bc"]));
+        let digest_of = |parts: [&[u8]; 2]| Digest::of_parts(parts);
+        assert_ne!(digest_of([b"ab", b"c"]), digest_of([b"a", b"bc"]));
     }
 }

@@ -86,8 +86,8 @@ impl SelectedFields {
             return;
         };
         match self.0.get_mut(first) {
-            Some(known) if known.0.is_empty() => {}
-            Some(known) => known.add(rest),
+            Some(subfields) if subfields.0.is_empty() => {}
+            Some(subfields) => subfields.add(rest),
             None => {
                 let mut fields = Self::default();
                 fields.add(rest);
@@ -183,10 +183,10 @@ mod tests {
 
     #[test]
     fn a_field_mask_with_invalid_or_too_many_pointers_is_refused() {
-        let of = |pointers: &[&str]| FieldMask::new(pointers.iter().copied()).unwrap();
-        assert!(of(&[]).selects_all() && !of(&[]).is_metadata());
-        assert!(of(&["/metadata/labels"]).is_metadata());
-        assert!(!of(&["/metadata/labels", "/spec"]).is_metadata());
+        let mask = |pointers: &[&str]| FieldMask::new(pointers.iter().copied()).unwrap();
+        assert!(mask(&[]).selects_all() && !mask(&[]).is_metadata());
+        assert!(mask(&["/metadata/labels"]).is_metadata());
+        assert!(!mask(&["/metadata/labels", "/spec"]).is_metadata());
         let deep = "/a".repeat(DEPTH + 1);
         for (pointers, expected) in [
             (vec!["spec"], "`spec` is not a JSON Pointer"),

@@ -190,8 +190,8 @@ fn skip(text: &[u8]) -> Option<usize> {
 
 fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
-        let at = memchr::memchr2(b'"', b'\\', rest)?;
-        match rest.get(at..)? {
+        let offset = memchr::memchr2(b'"', b'\\', rest)?;
+        match rest.get(offset..)? {
             [b'"', after @ ..] => return Some(after),
             [_, b'u', ..] => return None,
             [_, _, after @ ..] => rest = after,
@@ -375,7 +375,7 @@ visit_anything!(
     {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<HeadMetadata, A::Error> {
             let (mut name, mut namespace, mut labels) = (None, None, None);
-            let (mut others, mut is_ambiguous) = ([false; 2], false);
+            let (mut seen_keys, mut is_ambiguous) = ([false; 2], false);
             while let Some(MemberKey(key)) = map.next_key()? {
                 match &*key {
                     "name" => once(&mut name, "name", map.next_value::<OptionalText>()?.0)?,
@@ -383,8 +383,8 @@ visit_anything!(
                     "labels" => once(&mut labels, "labels", map.next_value::<OptionalTextMap>()?.0)?,
                     other => {
                         is_ambiguous |= match other {
-                            "uid" => std::mem::replace(&mut others[0], true),
-                            "generateName" => std::mem::replace(&mut others[1], true),
+                            "uid" => std::mem::replace(&mut seen_keys[0], true),
+                            "generateName" => std::mem::replace(&mut seen_keys[1], true),
                             _ => is_other_spelling(other, &METADATA_KEYS),
                         };
                         map.next_value::<ValidJson>()?;

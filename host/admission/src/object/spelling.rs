@@ -82,12 +82,12 @@ impl EnforcedSpelling {
         KUBERNETES.clone()
     }
 
-    /// Returns the spelling for the value at the pointer `place`. It contains the keys that are enforced inside this
+    /// Returns the spelling for the value at the pointer `pointer`. It contains the keys that are enforced inside this
     /// value: for the pointer `/metadata`, these are keys such as `name`. It can be applied to the value alone, without
     /// the document around it.
-    pub fn below(&self, place: &Pointer) -> Self {
+    pub fn below(&self, pointer: &Pointer) -> Self {
         let mut tree = &*self.0;
-        for segment in place.segments() {
+        for segment in pointer.segments() {
             let member = tree.member(segment).map(|(_, _, tree)| tree);
             match member.or(tree.elements.as_deref()) {
                 Some(below) => tree = below,
@@ -145,8 +145,8 @@ impl KeyTree {
             .map(|(index, (canonical, tree))| (index, canonical.as_str(), tree))
     }
 
-    fn may_change_at(&self, place: &jsonptr::Pointer, action: &OperationAction) -> bool {
-        let Some((token, below)) = place.split_front() else {
+    fn may_change_at(&self, pointer: &jsonptr::Pointer, action: &OperationAction) -> bool {
+        let Some((token, rest)) = pointer.split_front() else {
             return match action {
                 OperationAction::Add(value) | OperationAction::Replace(value) => {
                     !matches!(self.canonical(value.get()), Ok(None))
@@ -159,26 +159,26 @@ impl KeyTree {
         };
         let key = token.decoded();
         let member = self.member(&key);
-        member.is_some_and(|(_, canonical, tree)| *key != *canonical || tree.may_change_at(below, action))
+        member.is_some_and(|(_, canonical, tree)| *key != *canonical || tree.may_change_at(rest, action))
             || self
                 .elements
                 .as_ref()
-                .is_some_and(|tree| tree.may_change_at(below, action))
+                .is_some_and(|tree| tree.may_change_at(rest, action))
     }
 
     fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
-        let mut found = KeyFindings::default();
+        let mut findings = KeyFindings::default();
         let mut reader = serde_json::Deserializer::from_str(document);
-        let walked = SpellingWalk {
+        let walk_result = SpellingWalk {
             tree: self,
-            found: &mut found,
+            findings: &mut findings,
         }
         .deserialize(&mut reader)
         .and_then(|()| reader.end());
-        match walked {
-            Err(error) if found.twice => Err(SpellingError::Ambiguous(error)),
+        match walk_result {
+            Err(error) if findings.has_duplicate_key => Err(SpellingError::Ambiguous(error)),
             Err(error) => Err(SpellingError::Json(error)),
-            Ok(()) if !found.other_spelling => Ok(None),
+            Ok(()) if !findings.has_other_spelling => Ok(None),
             Ok(()) => {
                 let mut text = String::with_capacity(document.len());
                 self.respell(document.trim(), &mut text)
@@ -244,13 +244,13 @@ pub fn same_key(key: &str, canonical: &str) -> bool {
 
 #[derive(Default)]
 struct KeyFindings {
-    other_spelling: bool,
-    twice: bool,
+    has_other_spelling: bool,
+    has_duplicate_key: bool,
 }
 
 struct SpellingWalk<'s> {
     tree: &'s KeyTree,
-    found: &'s mut KeyFindings,
+    findings: &'s mut KeyFindings,
 }
 
 impl<'de> DeserializeSeed<'de> for SpellingWalk<'_> {
@@ -273,45 +273,45 @@ impl<'de> Visitor<'de> for SpellingWalk<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let nothing = KeyTree::default();
-        let others = self.tree.elements.as_deref().unwrap_or(&nothing);
-        let mut seen: Vec<Option<String>> = vec![None; self.tree.members.len()];
+        let empty_tree = KeyTree::default();
+        let element_tree = self.tree.elements.as_deref().unwrap_or(&empty_tree);
+        let mut earlier_keys: Vec<Option<String>> = vec![None; self.tree.members.len()];
         while let Some(MemberKey(key)) = map.next_key::<MemberKey<'de>>()? {
             let Some((index, canonical, tree)) = self.tree.member(&key) else {
                 map.next_value_seed(SpellingWalk {
-                    tree: others,
-                    found: self.found,
+                    tree: element_tree,
+                    findings: self.findings,
                 })?;
                 continue;
             };
-            if let Some(earlier) = seen.get(index).and_then(Option::as_ref) {
-                self.found.twice = true;
-                let what = if *earlier == key {
+            if let Some(earlier) = earlier_keys.get(index).and_then(Option::as_ref) {
+                self.findings.has_duplicate_key = true;
+                let message = if *earlier == key {
                     format!("duplicate key `{key}` in an object; remove one of them")
                 } else {
                     format!("`{earlier}` and `{key}` are two spellings of one key; keep `{canonical}`")
                 };
-                return Err(A::Error::custom(what));
+                return Err(A::Error::custom(message));
             }
-            self.found.other_spelling |= key != canonical;
+            self.findings.has_other_spelling |= key != canonical;
             map.next_value_seed(SpellingWalk {
                 tree,
-                found: self.found,
+                findings: self.findings,
             })?;
-            if let Some(seen) = seen.get_mut(index) {
-                *seen = Some(key.into_owned());
+            if let Some(earlier_key) = earlier_keys.get_mut(index) {
+                *earlier_key = Some(key.into_owned());
             }
         }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let nothing = KeyTree::default();
-        let tree = self.tree.elements.as_deref().unwrap_or(&nothing);
+        let empty_tree = KeyTree::default();
+        let tree = self.tree.elements.as_deref().unwrap_or(&empty_tree);
         while seq
             .next_element_seed(SpellingWalk {
                 tree,
-                found: self.found,
+                findings: self.findings,
             })?
             .is_some()
         {}
@@ -409,11 +409,11 @@ mod tests {
                 Err("trailing characters at line 1 column 4"),
             ),
         ] {
-            let got = spelling.canonical(document).map_err(|error| match error {
+            let actual = spelling.canonical(document).map_err(|error| match error {
                 SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
             });
             assert_eq!(
-                got,
+                actual,
                 expected
                     .map(|text| text.map(str::to_owned))
                     .map_err(str::to_owned),

@@ -3,7 +3,7 @@
 //! A patch changes a few parts of an object, and parsing the rest would be most of the cost. So the rest stays text,
 //! which is skipped when reading and copied verbatim when writing. Numbers keep all their digits.
 //!
-//! A [`PatchBudget`] is charged for the bytes that each operation reads and the elements that it moves, so that the time of
+//! A [`PatchBudget`] is charged for the bytes that each operation reads and the elements it moves, so that the time of
 //! a patch is linear in the sizes of object and patch.
 
 mod budget;
@@ -109,30 +109,30 @@ impl<'a> TreeNode<'a> {
 
     pub(crate) fn get(
         &mut self,
-        place: &Pointer,
+        path: &Pointer,
         budget: &mut PatchBudget,
     ) -> Result<&mut Self, PatchProblem> {
-        self.reach(place, 0, budget)
+        self.reach(path, 0, budget)
     }
 
     /// Returns the value at a path, so that the caller can put a new value into it. `levels` is the number of nested
     /// levels of the new value. Fails if the new value would make the document nest too deeply.
     fn reach(
         &mut self,
-        place: &Pointer,
+        path: &Pointer,
         levels: usize,
         budget: &mut PatchBudget,
     ) -> Result<&mut Self, PatchProblem> {
-        let mut below = place.count().saturating_add(levels);
-        if below > MAX_HEIGHT {
+        let mut levels_below = path.count().saturating_add(levels);
+        if levels_below > MAX_HEIGHT {
             return Err(PatchProblem::TooDeep);
         }
         let mut node = self;
-        let mut tokens = place.tokens().peekable();
+        let mut tokens = path.tokens().peekable();
         while let Some(token) = tokens.next() {
             node.open(budget)?;
-            node.raise(below);
-            below -= 1;
+            node.raise(levels_below);
+            levels_below -= 1;
             node = node.child(&token, budget).map_err(|problem| match problem {
                 PatchProblem::Nothing if tokens.peek().is_some() => PatchProblem::NoParent,
                 problem => problem,
@@ -143,12 +143,12 @@ impl<'a> TreeNode<'a> {
 
     fn container(
         &mut self,
-        place: &Pointer,
+        path: &Pointer,
         height: usize,
         budget: &mut PatchBudget,
     ) -> Result<&mut Self, PatchProblem> {
         let container = self
-            .reach(place, height + 1, budget)
+            .reach(path, height + 1, budget)
             .map_err(|problem| match problem {
                 PatchProblem::Nothing => PatchProblem::NoParent,
                 problem => problem,
@@ -160,11 +160,11 @@ impl<'a> TreeNode<'a> {
 
     pub(crate) fn add(
         &mut self,
-        place: &Pointer,
+        path: &Pointer,
         value: Self,
         budget: &mut PatchBudget,
     ) -> Result<Option<Self>, PatchProblem> {
-        let Some((parent, last)) = place.split_back() else {
+        let Some((parent, last)) = path.split_back() else {
             return Ok(Some(std::mem::replace(self, value)));
         };
         match self.container(parent, value.height(), budget)? {
@@ -180,8 +180,8 @@ impl<'a> TreeNode<'a> {
         }
     }
 
-    pub(crate) fn remove(&mut self, place: &Pointer, budget: &mut PatchBudget) -> Result<Self, PatchProblem> {
-        let (parent, last) = place.split_back().ok_or(PatchProblem::NoParent)?;
+    pub(crate) fn remove(&mut self, path: &Pointer, budget: &mut PatchBudget) -> Result<Self, PatchProblem> {
+        let (parent, last) = path.split_back().ok_or(PatchProblem::NoParent)?;
         match self.container(parent, 0, budget)? {
             Self::Object(members) => members.remove(&last.decoded()).ok_or(PatchProblem::Nothing),
             Self::Array(elements) => {
@@ -227,14 +227,14 @@ impl<'a> TreeNode<'a> {
     /// Returns the length of the value's text in bytes; `None` if it is more than `limit`. Escapes in the names of
     /// members are not counted, so the text may be longer than this number.
     pub(crate) fn size(&self, limit: usize) -> Option<usize> {
-        let mut left = limit;
-        self.deduct(&mut left)?;
-        Some(limit - left)
+        let mut remaining = limit;
+        self.deduct(&mut remaining)?;
+        Some(limit - remaining)
     }
 
-    fn deduct(&self, left: &mut usize) -> Option<()> {
+    fn deduct(&self, remaining: &mut usize) -> Option<()> {
         let mut take = |bytes: usize| {
-            *left = left.checked_sub(bytes)?;
+            *remaining = remaining.checked_sub(bytes)?;
             Some(())
         };
         match self {
@@ -242,9 +242,9 @@ impl<'a> TreeNode<'a> {
             Self::Object(members) => {
                 take(2)?;
                 for (key, value) in &members.entries {
-                    *left = left.checked_sub(key.len() + 4)?;
+                    *remaining = remaining.checked_sub(key.len() + 4)?;
                     if let Some(value) = value {
-                        value.deduct(left)?;
+                        value.deduct(remaining)?;
                     }
                 }
                 Some(())
@@ -252,8 +252,8 @@ impl<'a> TreeNode<'a> {
             Self::Array(elements) => {
                 take(2)?;
                 for item in &elements.items {
-                    *left = left.checked_sub(1)?;
-                    item.deduct(left)?;
+                    *remaining = remaining.checked_sub(1)?;
+                    item.deduct(remaining)?;
                 }
                 Some(())
             }

@@ -18,7 +18,7 @@ impl PatchBuilder {
     ///
     /// See [`PatchBuilder`].
     pub fn add(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
-        self.push(pointer, OperationAction::Add(written(value)?))
+        self.push(pointer, OperationAction::Add(serialize_value(value)?))
     }
 
     /// Adds an operation that replaces an existing value.
@@ -27,7 +27,7 @@ impl PatchBuilder {
     ///
     /// See [`PatchBuilder`].
     pub fn replace(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
-        self.push(pointer, OperationAction::Replace(written(value)?))
+        self.push(pointer, OperationAction::Replace(serialize_value(value)?))
     }
 
     /// Adds an operation that removes an existing value.
@@ -45,7 +45,7 @@ impl PatchBuilder {
     ///
     /// See [`PatchBuilder`].
     pub fn test(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
-        self.push(pointer, OperationAction::Test(written(value)?))
+        self.push(pointer, OperationAction::Test(serialize_value(value)?))
     }
 
     /// Returns the finished patch.
@@ -63,7 +63,7 @@ impl PatchBuilder {
     }
 }
 
-fn written(value: &(impl Serialize + ?Sized)) -> Result<Box<RawValue>, serde_json::Error> {
+fn serialize_value(value: &(impl Serialize + ?Sized)) -> Result<Box<RawValue>, serde_json::Error> {
     let value = serde_json::value::to_raw_value(value)?;
     unique_keys(value.get())?;
     Ok(value)

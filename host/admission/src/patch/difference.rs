@@ -19,10 +19,10 @@ impl Patch {
         match difference.values(before.value(), after.value()) {
             Some(()) => Self::from_operations(difference.operations),
             None => {
-                let mut whole = PatchDifference::default();
+                let mut replacement = PatchDifference::default();
                 // Serializing the value cannot fail, because it was parsed from JSON.
-                let _ = whole.push(OperationAction::Replace, Some(after.value()));
-                Self::from_operations(whole.operations)
+                let _ = replacement.push(OperationAction::Replace, Some(after.value()));
+                Self::from_operations(replacement.operations)
             }
         }
     }
@@ -32,7 +32,7 @@ impl Patch {
 struct PatchDifference {
     operations: Vec<PatchOperation>,
     path: PointerBuf,
-    paths: usize,
+    paths_size: usize,
 }
 
 impl PatchDifference {
@@ -86,8 +86,8 @@ impl PatchDifference {
         action: impl FnOnce(Box<serde_json::value::RawValue>) -> OperationAction,
         value: Option<&Value>,
     ) -> Option<()> {
-        self.paths += self.path.len();
-        if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths > PATHS {
+        self.paths_size += self.path.len();
+        if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths_size > PATHS {
             return None;
         }
         let value = to_raw_value(value.unwrap_or(&Value::Null)).ok()?;

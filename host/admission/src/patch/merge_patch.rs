@@ -57,9 +57,9 @@ impl MergePatch {
                 return Some(patch);
             }
             let mut steps = MergeOperations::new(after);
-            let (patched, result, target) = (patch.0.value(), result.value(), after.value());
+            let (patch_value, result, target) = (patch.0.value(), result.value(), after.value());
             steps
-                .amend(Some(patched), result.as_object()?, target.as_object()?)
+                .amend(Some(patch_value), result.as_object()?, target.as_object()?)
                 .ok()?;
             patch = Self(Patch::from_operations(steps.operations).apply(&patch.0).ok()?);
         }
@@ -117,16 +117,16 @@ impl<'a> MergeOperations<'a> {
         result: &Map<String, Value>,
         target: &Map<String, Value>,
     ) -> Result<(), PatchError> {
-        let below = |key: &str| patch.and_then(|patch| patch.get(key));
-        for (key, wanted) in target {
+        let child_patch = |key: &str| patch.and_then(|patch| patch.get(key));
+        for (key, target_value) in target {
             self.path.push_back(key);
-            match (result.get(key), wanted) {
-                (Some(current), wanted) if current == wanted => {}
-                (Some(Value::Object(current)), Value::Object(wanted)) => {
-                    if below(key).is_none() {
+            match (result.get(key), target_value) {
+                (Some(current), value) if current == value => {}
+                (Some(Value::Object(current)), Value::Object(target_members)) => {
+                    if child_patch(key).is_none() {
                         self.push_empty()?;
                     }
-                    self.amend(below(key), current, wanted)?;
+                    self.amend(child_patch(key), current, target_members)?;
                 }
                 _ => self.push_value()?,
             }
@@ -148,8 +148,8 @@ impl<'a> MergeOperations<'a> {
     fn push_value(&mut self) -> Result<(), PatchError> {
         let mut text = String::new();
         let too_large = self.too_large();
-        let found = self.source.get(&self.path, &mut self.budget);
-        found.map_err(|_| too_large)?.write(&mut text);
+        let source_node = self.source.get(&self.path, &mut self.budget);
+        source_node.map_err(|_| too_large)?.write(&mut text);
         self.push(OperationAction::Add(RawValue::from_string(text)?))
     }
 
@@ -298,12 +298,12 @@ mod tests {
 
     #[test]
     fn a_merge_patch_that_changes_too_much_is_refused() {
-        let many: Map<String, Value> = (0..=Patch::MAX_OPERATIONS)
+        let members: Map<String, Value> = (0..=Patch::MAX_OPERATIONS)
             .map(|key| (key.to_string(), json!(1)))
             .collect();
-        let many = patch(&Value::Object(many).to_string());
+        let large_patch = patch(&Value::Object(members).to_string());
         assert!(matches!(
-            many.apply(&object("{}")),
+            large_patch.apply(&object("{}")),
             Err(PatchError::TooManyOperations(_))
         ));
         let deep = format!("{}1{}", "{\"a\":".repeat(120), "}".repeat(120));

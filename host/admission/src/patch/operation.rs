@@ -49,9 +49,8 @@ impl OperationAction {
     }
 }
 
-pub(super) fn is_same_or_below(ancestor: &str, place: &str) -> bool {
-    place
-        .strip_prefix(ancestor)
+pub(super) fn is_same_or_below(ancestor: &str, path: &str) -> bool {
+    path.strip_prefix(ancestor)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
@@ -69,25 +68,22 @@ impl PatchOperation {
         budget: &mut PatchBudget,
     ) -> Result<bool, (PatchProblem, String)> {
         let reason = |problem: PatchProblem| (problem, problem.to_string());
-        let source = |from: &Pointer, problem: PatchProblem| {
+        let source_reason = |from: &Pointer, problem: PatchProblem| {
             (problem, format!("from {}: {problem}", beginning(from.as_str())))
         };
         budget.begin().map_err(reason)?;
         let path = &*self.path;
-        let replaced = match &self.action {
+        let replaced_node = match &self.action {
             OperationAction::Add(value) => root
                 .add(path, TreeNode::new(value.get()), budget)
                 .map_err(reason)?,
             OperationAction::Replace(value) => {
-                let place = root.get(path, budget).map_err(reason)?;
-                Some(std::mem::replace(place, TreeNode::new(value.get())))
+                let node = root.get(path, budget).map_err(reason)?;
+                Some(std::mem::replace(node, TreeNode::new(value.get())))
             }
             OperationAction::Test(value) => {
-                let found = root.get(path, budget).map_err(reason)?;
-                return if found
-                    .equals(&TreeNode::new(value.get()), budget)
-                    .map_err(reason)?
-                {
+                let node = root.get(path, budget).map_err(reason)?;
+                return if node.equals(&TreeNode::new(value.get()), budget).map_err(reason)? {
                     Ok(false)
                 } else {
                     let reason = format!("the value there is not {}", beginning(value.get()));
@@ -111,7 +107,7 @@ impl PatchOperation {
             OperationAction::Move(from) => {
                 let value = root
                     .remove(from, budget)
-                    .map_err(|problem| source(from, problem))?;
+                    .map_err(|problem| source_reason(from, problem))?;
                 root.add(path, value, budget).map_err(reason)?;
                 None
             }
@@ -119,11 +115,11 @@ impl PatchOperation {
                 let original = root.get(from, budget);
                 let copy = original
                     .and_then(|original| budget.copy(original))
-                    .map_err(|problem| source(from, problem))?;
+                    .map_err(|problem| source_reason(from, problem))?;
                 root.add(path, copy, budget).map_err(reason)?
             }
         };
-        match replaced {
+        match replaced_node {
             // If the new value is equal to the replaced one, this operation does not change the object. This matters
             // only if no earlier operation of the patch has changed the object. Otherwise the values are not compared.
             Some(replaced) if !has_changed => {

@@ -141,15 +141,15 @@ impl<'de> Visitor<'de> for MemberValueSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = None;
+        let mut value = None;
         while let Some(MemberKey(key)) = map.next_key()? {
             if key == self.0 {
-                found = Some(map.next_value()?);
+                value = Some(map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
         }
-        Ok(found)
+        Ok(value)
     }
 }
 
@@ -212,8 +212,8 @@ mod tests {
             ("/a/x", None),
             ("/a/0/x", None),
         ] {
-            let place = pointer.parse::<Pointer>().unwrap().locate(document);
-            assert_eq!(place.map(|place| &document[place]), expected, "{pointer}");
+            let location = pointer.parse::<Pointer>().unwrap().locate(document);
+            assert_eq!(location.map(|range| &document[range]), expected, "{pointer}");
         }
     }
 }

@@ -119,27 +119,27 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     if !review.uid.is_empty() {
         request.uid = Uid::from(review.uid.into_owned());
     }
-    let named = |name: Cow<'_, str>| (!name.is_empty()).then(|| name.into_owned());
-    request.subresource = named(review.sub_resource);
-    // kube-apiserver may convert an object to another version before it sends the review. `requested` has the kind and
+    let non_empty = |name: Cow<'_, str>| (!name.is_empty()).then(|| name.into_owned());
+    request.subresource = non_empty(review.sub_resource);
+    // kube-apiserver may convert an object to another version before the review. `requested_kind` has the kind and
     // resource that the client used. If nothing was converted, they are equal to those of the request.
-    let requested = RequestedKind {
+    let requested_kind = RequestedKind {
         kind: review
             .request_kind
             .map_or_else(|| request.kind.clone(), Cow::into_owned),
         resource: review
             .request_resource
             .map_or_else(|| request.resource.clone(), Cow::into_owned),
-        subresource: named(review.request_sub_resource).or_else(|| request.subresource.clone()),
+        subresource: non_empty(review.request_sub_resource).or_else(|| request.subresource.clone()),
     };
-    let is_other = requested.kind != request.kind
-        || requested.resource != request.resource
-        || requested.subresource != request.subresource;
+    let is_other = requested_kind.kind != request.kind
+        || requested_kind.resource != request.resource
+        || requested_kind.subresource != request.subresource;
     if is_other {
-        request.requested = Some(Box::new(requested));
+        request.requested = Some(Box::new(requested_kind));
     }
     request.name = review.name.into_owned();
-    request.namespace = named(review.namespace);
+    request.namespace = non_empty(review.namespace);
     request.user = review.user_info.into_owned();
     request.object = object("object", review.object)?;
     if let Some(object) = request.object.as_ref().filter(|object| object.is_ambiguous()) {
@@ -174,7 +174,7 @@ pub fn write_review(version: ReviewVersion, request: &Request) -> Bytes {
 
 /// Appends the `request` of an AdmissionReview. Objects are copied verbatim; a missing object becomes `null`.
 pub fn write_request(text: &mut Vec<u8>, request: &Request) {
-    let requested = request.requested.as_deref();
+    let requested_kind = request.requested.as_deref();
     let sub_resource = request.subresource.as_deref();
     let fields = ReviewRequest {
         uid: request.uid.as_str().into(),
@@ -182,12 +182,12 @@ pub fn write_request(text: &mut Vec<u8>, request: &Request) {
         resource: Cow::Borrowed(&request.resource),
         sub_resource: sub_resource.unwrap_or_default().into(),
         request_kind: Some(Cow::Borrowed(
-            requested.map_or(&request.kind, |requested| &requested.kind),
+            requested_kind.map_or(&request.kind, |requested| &requested.kind),
         )),
         request_resource: Some(Cow::Borrowed(
-            requested.map_or(&request.resource, |requested| &requested.resource),
+            requested_kind.map_or(&request.resource, |requested| &requested.resource),
         )),
-        request_sub_resource: requested
+        request_sub_resource: requested_kind
             .map_or(sub_resource, |requested| requested.subresource.as_deref())
             .unwrap_or_default()
             .into(),
@@ -281,21 +281,21 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn an_invalid_review_is_refused_with_the_reason() {
-        let with = |pointer: &str, value: Value| {
+        let review_with = |pointer: &str, value: Value| {
             let mut review = review();
             *review.pointer_mut(pointer).unwrap() = value;
             review.to_string()
         };
         for (text, message) in [
             ("{".to_owned(), "not an AdmissionReview: EOF"),
-            (with("/apiVersion", json!("admission.k8s.io/v2")), "apiVersion is `admission.k8s.io/v2`"),
-            (with("/kind", json!("Pod")), "kind is `Pod`"),
-            (with("/request", json!(null)), "has no `request`"),
-            (with("/request/operation", json!("PATCH")), "request.operation: `PATCH` is not an operation"),
-            (with("/request/object", json!([])), "request.object: not a JSON object"),
-            (with("/request/namespace", json!(1)), "expected a string"),
-            (with("/request/object", json!({"kind": "Scale", "Kind": "Pod"})), "request.object is ambiguous: `kind` and `Kind` are two spellings of one key"),
-            (with("/request/object", json!({"metadata": {"NAME": "x"}})), "request.object is ambiguous"),
+            (review_with("/apiVersion", json!("admission.k8s.io/v2")), "apiVersion is `admission.k8s.io/v2`"),
+            (review_with("/kind", json!("Pod")), "kind is `Pod`"),
+            (review_with("/request", json!(null)), "has no `request`"),
+            (review_with("/request/operation", json!("PATCH")), "request.operation: `PATCH` is not an operation"),
+            (review_with("/request/object", json!([])), "request.object: not a JSON object"),
+            (review_with("/request/namespace", json!(1)), "expected a string"),
+            (review_with("/request/object", json!({"kind": "Scale", "Kind": "Pod"})), "request.object is ambiguous: `kind` and `Kind` are two spellings of one key"),
+            (review_with("/request/object", json!({"metadata": {"NAME": "x"}})), "request.object is ambiguous"),
         ] {
             let error = read_review(text).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");

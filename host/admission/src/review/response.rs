@@ -210,10 +210,10 @@ pub fn read_response(
     let mut patch = base64(&response)?;
     let patch_type = response.text("patchType")?;
     if version == ReviewVersion::V1 {
-        let got = response.text("uid")?.unwrap_or_default();
-        if got != uid.as_str() {
+        let response_uid = response.text("uid")?.unwrap_or_default();
+        if response_uid != uid.as_str() {
             return Err(invalid(format!(
-                "`response.uid` must be {:?}, found {got:?}",
+                "`response.uid` must be {:?}, found {response_uid:?}",
                 uid.as_str()
             )));
         }
@@ -245,9 +245,9 @@ pub fn read_response(
             // here: in a v1 response, such a patch is refused above.
             Some(_) if validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
-                let got = patch_type.unwrap_or_default();
+                let unsupported_type = patch_type.unwrap_or_default();
                 return Err(invalid(format!(
-                    "`response.patchType` must be \"JSONPatch\", found {got:?}"
+                    "`response.patchType` must be \"JSONPatch\", found {unsupported_type:?}"
                 )));
             }
             Some(patch) => Verdict::Patch(
@@ -333,12 +333,12 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
         map: annotations,
         path: "response.auditAnnotations.",
     };
-    let mut kept = Vec::new();
+    let mut kept_annotations = Vec::new();
     let mut dropped = Vec::new();
     for key in annotations.keys() {
         let value = fields.text(key)?.unwrap_or_default();
         if is_name_part(key) {
-            kept.push((key.clone(), value.to_owned()));
+            kept_annotations.push((key.clone(), value.to_owned()));
         } else {
             dropped.push(key);
         }
@@ -351,7 +351,7 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
             "audit annotations of a webhook are dropped: their keys are not qualified names"
         );
     }
-    Ok(kept)
+    Ok(kept_annotations)
 }
 
 /// Reads the members of an object in a webhook's response. Their types are checked. A `null` counts as absent.
@@ -367,11 +367,11 @@ impl<'a> ReplyFields<'a> {
         &self,
         name: &str,
         expected: &str,
-        read: impl FnOnce(&'a Value) -> Option<T>,
+        convert: impl FnOnce(&'a Value) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
         match self.map.get(name) {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => read(value)
+            Some(value) => convert(value)
                 .map(Some)
                 .ok_or_else(|| invalid(format!("`{}{name}` must be {expected}", self.path))),
         }
@@ -394,12 +394,14 @@ impl<'a> ReplyFields<'a> {
     }
 
     fn texts(&self, name: &str) -> Result<Vec<String>, Failure> {
-        let read = |value: &'a Value| {
+        let parse_texts = |value: &'a Value| {
             let items = value.as_array()?.iter();
             let texts = items.map(|item| item.as_str().map(str::to_owned));
             texts.collect::<Option<Vec<_>>>()
         };
-        let mut texts = self.get(name, "a list of strings", read)?.unwrap_or_default();
+        let mut texts = self
+            .get(name, "a list of strings", parse_texts)?
+            .unwrap_or_default();
         texts.retain(|text| !text.is_empty());
         Ok(texts)
     }

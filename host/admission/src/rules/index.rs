@@ -23,8 +23,8 @@ impl ChainIndex {
     pub fn new<'a, S: 'a>(chains: impl IntoIterator<Item = &'a Chain<S>>) -> Self {
         let mut index = Self::default();
         for (position, chain) in chains.into_iter().enumerate() {
-            let named = index.by_name.entry(chain.name.clone()).or_default();
-            named.push((chain.phase, position));
+            let entries = index.by_name.entry(chain.name.clone()).or_default();
+            entries.push((chain.phase, position));
             for rule in &chain.rules {
                 let operations = match &rule.operations {
                     Matcher::Any => &Operation::ALL[..],
@@ -34,9 +34,9 @@ impl ChainIndex {
                     rule.resources.iter().map(|pattern| pattern.resource()).collect();
                 let add = |positions: &mut Positions| {
                     for operation in operations {
-                        let listed = positions.entry(*operation).or_default();
-                        if listed.last() != Some(&position) {
-                            listed.push(position);
+                        let chain_positions = positions.entry(*operation).or_default();
+                        if chain_positions.last() != Some(&position) {
+                            chain_positions.push(position);
                         }
                     }
                 };
@@ -60,9 +60,10 @@ impl ChainIndex {
 
     /// Returns the positions of the chains that may match this request, in ascending order.
     pub fn candidates(&self, request: &Request) -> Vec<usize> {
-        let requested = request.requested.as_deref();
-        let resources = iter::once(&request.resource).chain(requested.map(|requested| &requested.resource));
-        let kinds = iter::once(&request.kind).chain(requested.map(|requested| &requested.kind));
+        let requested_kind = request.requested.as_deref();
+        let resources =
+            iter::once(&request.resource).chain(requested_kind.map(|requested| &requested.resource));
+        let kinds = iter::once(&request.kind).chain(requested_kind.map(|requested| &requested.kind));
         self.positions(
             request.operation,
             resources.map(|resource| resource.resource.as_str()),
@@ -86,8 +87,8 @@ impl ChainIndex {
 
     /// Returns the position of the chain with this phase and name.
     pub fn position(&self, phase: Phase, name: &str) -> Option<usize> {
-        let mut named = self.by_name.get(name)?.iter();
-        named
+        let mut entries = self.by_name.get(name)?.iter();
+        entries
             .find(|(chain_phase, _)| *chain_phase == phase)
             .map(|(_, position)| *position)
     }
@@ -105,15 +106,15 @@ impl ChainIndex {
             .into_iter()
             .filter(|_| !self.by_kind.is_empty())
             .filter_map(|kind| self.by_kind.get(&kind.to_ascii_lowercase()));
-        let mut found: Vec<usize> = by_resource
+        let mut chain_positions: Vec<usize> = by_resource
             .chain(by_kind)
             .chain([&self.for_everything])
             .filter_map(|positions| positions.get(&operation))
             .flatten()
             .copied()
             .collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+        chain_positions.sort_unstable();
+        chain_positions.dedup();
+        chain_positions
     }
 }

@@ -46,15 +46,15 @@ impl LabelSelector {
     pub fn matches(&self, labels: &Labels) -> bool {
         self.requirements
             .iter()
-            .all(|requirement| requirement.holds(labels))
+            .all(|requirement| requirement.is_met_by(labels))
     }
 }
 
 /// Writes the selector as in a query of the Kubernetes API: `app in (web),tier notin (a,b),!canary`.
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, LabelRequirement { key, test }) in self.requirements.iter().enumerate() {
-            f.write_str(if place > 0 { "," } else { "" })?;
+        for (index, LabelRequirement { key, test }) in self.requirements.iter().enumerate() {
+            f.write_str(if index > 0 { "," } else { "" })?;
             match test {
                 Test::In(values) => write!(f, "{key} in ({})", values.join(",")),
                 Test::NotIn(values) => write!(f, "{key} notin ({})", values.join(",")),
@@ -155,7 +155,7 @@ impl LabelRequirement {
         Self::new(key, LabelOperator::In, vec![value.into()])
     }
 
-    fn holds(&self, labels: &Labels) -> bool {
+    fn is_met_by(&self, labels: &Labels) -> bool {
         let label = labels.get(&self.key);
         match &self.test {
             Test::In(values) => label.is_some_and(|label| values.contains(label)),
@@ -189,10 +189,10 @@ mod tests {
             ("tier", DoesNotExist, &[], false),
             ("other", DoesNotExist, &[], true),
         ];
-        for (key, operator, values, holds) in table {
+        for (key, operator, values, expected) in table {
             let values = values.iter().map(|value| (*value).to_owned()).collect();
             let selector = LabelSelector::new(vec![LabelRequirement::new(key, operator, values).unwrap()]);
-            assert_eq!(selector.matches(&labels), holds, "{selector:?}");
+            assert_eq!(selector.matches(&labels), expected, "{selector:?}");
         }
     }
 

@@ -12,7 +12,7 @@ pub struct Mismatch {
     /// The word `chain` or `stage`. The message contains it, to say whether the rules belong to a chain or a stage.
     owner: &'static str,
     request: String,
-    wanted: String,
+    expected: String,
 }
 
 impl<S> Chain<S> {
@@ -26,8 +26,8 @@ impl<S> Chain<S> {
             return Some(Mismatch {
                 part: Some(RulePart::Scope),
                 owner: "chain",
-                request: requested(request),
-                wanted: format!("it is for resources in the namespace {namespace}"),
+                request: describe_request(request),
+                expected: format!("it is for resources in the namespace {namespace}"),
             });
         }
         Mismatch::find("chain", &self.rules, request)
@@ -58,8 +58,10 @@ impl Mismatch {
         Some(Self {
             part: closest.map(|(part, _)| part),
             owner,
-            request: requested(request),
-            wanted: closest.map(|(part, rule)| wanted(part, rule)).unwrap_or_default(),
+            request: describe_request(request),
+            expected: closest
+                .map(|(part, rule)| describe_part(part, rule))
+                .unwrap_or_default(),
         })
     }
 }
@@ -70,16 +72,16 @@ impl Display for Mismatch {
             part,
             owner,
             request,
-            wanted,
+            expected,
         } = self;
         match part {
-            Some(_) => write!(f, "no rule of the {owner} is for {request}: {wanted}"),
+            Some(_) => write!(f, "no rule of the {owner} is for {request}: {expected}"),
             None => write!(f, "the {owner} has no rules"),
         }
     }
 }
 
-fn requested(request: &Request) -> String {
+fn describe_request(request: &Request) -> String {
     let Request {
         operation,
         resource,
@@ -92,7 +94,7 @@ fn requested(request: &Request) -> String {
     format!("{operation} of {resource}{suffix}, kind {}", kind.kind)
 }
 
-fn wanted(part: RulePart, rule: &Rule) -> String {
+fn describe_part(part: RulePart, rule: &Rule) -> String {
     fn list<T: Display>(values: &Matcher<T>) -> String {
         match values {
             Matcher::Any => "*".to_owned(),
@@ -134,11 +136,11 @@ mod tests {
             resources: vec![ResourcePattern::parse(resource).unwrap()],
             ..Rule::for_operations([operation])
         };
-        let of =
+        let mismatch_of =
             |rules: &[Rule]| Mismatch::find("chain", rules, &request).map(|mismatch| mismatch.to_string());
-        assert_eq!(of(&[]).as_deref(), Some("the chain has no rules"));
+        assert_eq!(mismatch_of(&[]).as_deref(), Some("the chain has no rules"));
         assert_eq!(
-            of(&[
+            mismatch_of(&[
                 rule(Operation::Update, "pods"),
                 rule(Operation::Create, "nodes"),
                 rule(Operation::Delete, "pods")
@@ -147,7 +149,7 @@ mod tests {
             Some("no rule of the chain is for CREATE of v1/pods, kind Pod: `resources` has nodes")
         );
         assert_eq!(
-            of(&[rule(Operation::Update, "pods"), rule(Operation::Create, "pods")]),
+            mismatch_of(&[rule(Operation::Update, "pods"), rule(Operation::Create, "pods")]),
             None
         );
     }

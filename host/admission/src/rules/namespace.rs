@@ -73,8 +73,8 @@ impl NamespaceSelector {
         namespaces: &dyn NamespaceSource,
     ) -> Result<bool, NamespaceLookupError> {
         let selector = match self {
-            Self::In(names) => return Ok(listed(names, request)),
-            Self::NotIn(names) => return Ok(!listed(names, request)),
+            Self::In(names) => return Ok(includes_namespace(names, request)),
+            Self::NotIn(names) => return Ok(!includes_namespace(names, request)),
             Self::Labels(selector) if selector.is_empty() => return Ok(true),
             Self::Labels(selector) => selector,
         };
@@ -97,7 +97,7 @@ impl NamespaceSelector {
     }
 }
 
-fn listed(names: &[String], request: &Request) -> bool {
+fn includes_namespace(names: &[String], request: &Request) -> bool {
     let namespace = request.namespace.as_deref().unwrap_or("");
     names.iter().any(|name| name == namespace)
 }
@@ -136,7 +136,8 @@ mod tests {
         let on = NamespaceSelector::Labels(LabelSelector::new(vec![
             LabelRequirement::equals("hook", "on").unwrap(),
         ]));
-        let known = StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
+        let namespaces =
+            StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
         // (case, selector, request, whether the selector matches)
         // A selector by names works as in BCS's driver, and a selector by labels as in kube-apiserver.
         let table = [
@@ -238,7 +239,11 @@ mod tests {
             ),
         ];
         for (case, selector, request, expected) in table {
-            assert_eq!(selector.matches(&request, &known).await, Ok(expected), "{case}");
+            assert_eq!(
+                selector.matches(&request, &namespaces).await,
+                Ok(expected),
+                "{case}"
+            );
         }
         let pods = request(Create, "pods", Some("prod"), "{}");
         assert!(on.matches(&pods, &Unreachable).await.is_err());

@@ -15,7 +15,7 @@ pub struct PathReadings {
     pub by_segment: String,
     /// The path as read by servers that decode the whole path before they split it. `None` if they read the same path
     /// as servers that split first.
-    pub whole: Option<String>,
+    pub decoded_first: Option<String>,
     /// The path as read by servers that first remove segments such as `..`, and then decode the path. These servers
     /// take an encoded segment such as `%2e.` for a name and keep it. `None` if the path has no encoded dot segment.
     pub encoded_dots: Option<String>,
@@ -28,7 +28,7 @@ impl PathReadings {
         if !path.contains('%') && !path.contains("//") && !path.contains("/.") {
             return Self {
                 by_segment: trim(path),
-                whole: None,
+                decoded_first: None,
                 encoded_dots: None,
             };
         }
@@ -38,14 +38,14 @@ impl PathReadings {
         let encoded_dots = path
             .split('/')
             .zip(&segments)
-            .any(|(written, segment)| written != segment && [".", ".."].contains(&segment.as_str()))
+            .any(|(raw_segment, segment)| raw_segment != segment && [".", ".."].contains(&segment.as_str()))
             .then(|| {
                 let path = normalize(path.split('/'));
                 path.split('/').map(decode_segment).collect::<Vec<_>>().join("/")
             });
-        let whole = normalize(decode(path).split('/'));
+        let decoded_first = normalize(decode(path).split('/'));
         Self {
-            whole: (whole != by_segment).then_some(whole),
+            decoded_first: (decoded_first != by_segment).then_some(decoded_first),
             by_segment,
             encoded_dots,
         }
@@ -54,7 +54,7 @@ impl PathReadings {
     /// Returns all paths that common servers read.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.by_segment.as_str())
-            .chain(self.whole.as_deref())
+            .chain(self.decoded_first.as_deref())
             .chain(self.encoded_dots.as_deref())
     }
 }
@@ -85,20 +85,20 @@ pub fn lenient(path: &str) -> Option<BTreeSet<String>> {
     }
     let mut readings = BTreeSet::new();
     let mut undecoded = BTreeSet::new();
-    let mut left = READINGS_SIZE;
-    let mut open = vec![(path.to_owned(), false)];
-    while let Some((text, is_decoded)) = open.pop() {
-        let known = if is_decoded { &mut readings } else { &mut undecoded };
-        if !known.insert(text.clone()) {
+    let mut remaining_size = READINGS_SIZE;
+    let mut pending = vec![(path.to_owned(), false)];
+    while let Some((text, is_decoded)) = pending.pop() {
+        let visited = if is_decoded { &mut readings } else { &mut undecoded };
+        if !visited.insert(text.clone()) {
             continue;
         }
-        left = left.checked_sub(text.len())?;
+        remaining_size = remaining_size.checked_sub(text.len())?;
         let steps = [merge_slashes, remove_dots, take_backslashes, drop_parameters];
-        open.extend(steps.map(|step| (step(&text), is_decoded)));
+        pending.extend(steps.map(|step| (step(&text), is_decoded)));
         if is_decoded {
-            open.extend([trim_segments, cut].map(|step| (step(&text), true)));
+            pending.extend([trim_segments, cut].map(|step| (step(&text), true)));
         }
-        open.extend([decode, decode_segments].map(|step| (step(&text), true)));
+        pending.extend([decode, decode_segments].map(|step| (step(&text), true)));
     }
     Some(readings)
 }
@@ -132,20 +132,20 @@ fn merge_slashes(path: &str) -> String {
 
 /// Removes dot segments (RFC 3986, 5.2.4). A `..` removes the segment before it, even an empty one.
 fn remove_dots(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
+    let mut output_segments: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
     while let Some(segment) = segments.next() {
         let is_dots = [".", ".."].contains(&segment);
         if segment == ".." {
-            kept.pop();
+            output_segments.pop();
         }
         if !is_dots {
-            kept.push(segment);
+            output_segments.push(segment);
         } else if segments.peek().is_none() {
-            kept.push("");
+            output_segments.push("");
         }
     }
-    format!("/{}", kept.join("/"))
+    format!("/{}", output_segments.join("/"))
 }
 
 /// Replaces backslashes in a path with slashes, as some servers do.
@@ -224,17 +224,17 @@ fn trim(path: &str) -> String {
 }
 
 fn normalize<'a>(segments: impl Iterator<Item = &'a str>) -> String {
-    let mut kept: Vec<&str> = Vec::new();
+    let mut output_segments: Vec<&str> = Vec::new();
     for segment in segments {
         match segment {
             "" | "." => {}
             ".." => {
-                kept.pop();
+                output_segments.pop();
             }
-            segment => kept.push(segment),
+            segment => output_segments.push(segment),
         }
     }
-    format!("/{}", kept.join("/"))
+    format!("/{}", output_segments.join("/"))
 }
 
 /// The headers whose value some servers use instead of the request's method.
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_path_with_ambiguous_characters_is_not_interpreted() {
-        let many = "/%25255c;%255c;%5c;%2525253f.".repeat(40);
+        let long_path = "/%25255c;%255c;%5c;%2525253f.".repeat(40);
         for path in [
             "/v1/%2525256aobs",
             "/v1%c0%afjobs",
@@ -325,7 +325,7 @@ mod tests {
             "/v1/jobs%0a",
             "/v1/jobs%00",
             "/v1/jobs%2500.png",
-            &many,
+            &long_path,
         ] {
             assert_eq!(lenient(path), None, "{path}");
         }
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_path_has_one_interpretation_for_each_way_of_decoding() {
-        for (path, by_segment, whole, encoded_dots) in [
+        for (path, by_segment, decoded_first, encoded_dots) in [
             ("/", "/", None, None),
             ("/a/b", "/a/b", None, None),
             ("/a/b/", "/a/b", None, None),
@@ -365,7 +365,7 @@ mod tests {
         ] {
             let readings = PathReadings::new(path);
             assert_eq!(readings.by_segment, by_segment, "{path}");
-            assert_eq!(readings.whole.as_deref(), whole, "{path}");
+            assert_eq!(readings.decoded_first.as_deref(), decoded_first, "{path}");
             assert_eq!(readings.encoded_dots.as_deref(), encoded_dots, "{path}");
         }
     }

@@ -90,7 +90,7 @@ pub async fn offload_without_deadline<T: Send + 'static>(
         return work();
     }
     match in_turn(work).await {
-        Ok(done) => done,
+        Ok(output) => output,
         Err(error) => resume_panic_or_wait(error).await,
     }
 }
@@ -150,15 +150,15 @@ pub async fn offload<T: Send + 'static>(
     }
     // If too much other work is waiting, this work gets its turn only after the deadline. It is then not started,
     // because its result is no longer needed.
-    let beside = in_turn(move || (!deadline.has_passed()).then(work));
+    let queued_work = in_turn(move || (!deadline.has_passed()).then(work));
     let too_late = || {
         Failure::new(
             FailureKind::Timeout,
             "an object, or an answer with its object, was not processed in time",
         )
     };
-    match timeout_at(deadline.instant(), beside).await {
-        Ok(Ok(done)) => done.ok_or_else(too_late),
+    match timeout_at(deadline.instant(), queued_work).await {
+        Ok(Ok(output)) => output.ok_or_else(too_late),
         Ok(Err(error)) => Err(Failure::new(FailureKind::Error, error.to_string())),
         Err(_) => Err(too_late()),
     }

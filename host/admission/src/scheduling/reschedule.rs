@@ -140,9 +140,9 @@ mod tests {
     }
 
     fn wait_until(condition: impl Fn() -> bool) {
-        let begun = Instant::now();
+        let start = Instant::now();
         while !condition() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "waited for a minute");
+            assert!(start.elapsed() < Duration::from_secs(60), "waited for a minute");
             sleep(TICK);
         }
     }

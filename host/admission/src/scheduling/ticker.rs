@@ -18,7 +18,7 @@ pub type Tick = Box<dyn FnMut() -> bool + Send>;
 /// Owns threads that run a task at every tick while a [`TickerGuard`] exists. When it is dropped, its threads end.
 #[derive(Debug)]
 pub struct Ticker {
-    shared: Arc<TickerState>,
+    state: Arc<TickerState>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -45,26 +45,27 @@ impl Ticker {
         reason = "they tick however busy other threads are"
     )]
     pub fn start(idle_ticks: u32, threads: impl IntoIterator<Item = (String, Tick)>) -> io::Result<Self> {
-        let mut this = Self {
-            shared: Arc::default(),
+        let mut ticker = Self {
+            state: Arc::default(),
             threads: Vec::new(),
         };
         for (name, tick) in threads {
-            let state = Arc::clone(&this.shared);
+            let state = Arc::clone(&ticker.state);
             let builder = thread::Builder::new().name(name);
-            this.threads
+            ticker
+                .threads
                 .push(builder.spawn(move || state.run(idle_ticks, tick))?);
         }
-        Ok(this)
+        Ok(ticker)
     }
 
     /// Keeps the ticker's threads awake until the returned guard is dropped.
     pub fn enter(&self) -> TickerGuard {
-        self.shared.guards.fetch_add(1, Ordering::SeqCst);
-        if self.shared.asleep.load(Ordering::SeqCst) > 0 {
+        self.state.guards.fetch_add(1, Ordering::SeqCst);
+        if self.state.asleep.load(Ordering::SeqCst) > 0 {
             self.wake();
         }
-        TickerGuard(Arc::clone(&self.shared))
+        TickerGuard(Arc::clone(&self.state))
     }
 
     fn wake(&self) {
@@ -110,7 +111,7 @@ impl Drop for TickerGuard {
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
+        self.state.stop.store(true, Ordering::SeqCst);
         self.wake();
         for thread in self.threads.drain(..) {
             // Joining fails only if the thread panicked. The panic has been reported already, so the error is ignored.
@@ -128,15 +129,15 @@ mod tests {
         let tick = || -> Tick { Box::new(|| true) };
         let threads = [("first".to_owned(), tick()), ("second".to_owned(), tick())];
         let ticker = Ticker::start(10, threads).unwrap();
-        let asleep = |expected: usize| {
-            while ticker.shared.asleep.load(Ordering::SeqCst) != expected {
+        let wait_until_asleep = |expected: usize| {
+            while ticker.state.asleep.load(Ordering::SeqCst) != expected {
                 thread::yield_now();
             }
         };
         for _ in 0..2 {
-            asleep(2);
+            wait_until_asleep(2);
             let running = ticker.enter();
-            asleep(0);
+            wait_until_asleep(0);
             drop(running);
         }
         drop(ticker);

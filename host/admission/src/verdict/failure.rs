@@ -32,7 +32,7 @@ impl Failure {
     /// Returns a failure if the error means that this machine or process has no file descriptors or memory left, which
     /// is not the fault of a plugin; `None` for other errors.
     pub fn of_exhaustion(error: &io::Error) -> Option<Self> {
-        let what = match Errno::from_io_error(error)? {
+        let reason = match Errno::from_io_error(error)? {
             Errno::MFILE => {
                 "this process has no file descriptors left; raise its limit (`ulimit -n`, LimitNOFILE)"
             }
@@ -40,7 +40,7 @@ impl Failure {
             Errno::NOMEM | Errno::NOBUFS => "the machine has no memory left for this process",
             _ => return None,
         };
-        Some(Self::new(FailureKind::Overloaded, format!("{what}: {error}")))
+        Some(Self::new(FailureKind::Overloaded, format!("{reason}: {error}")))
     }
 }
 

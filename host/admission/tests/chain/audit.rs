@@ -78,7 +78,7 @@ async fn a_stage_in_audit_mode_does_not_delay_other_stages() {
             1_000,
         ),
     ] {
-        let started = tokio::time::Instant::now();
+        let start_time = tokio::time::Instant::now();
         let mut chain = chain(stages);
         chain.phase = phase;
         let mut evaluation = Evaluation::new(
@@ -89,14 +89,14 @@ async fn a_stage_in_audit_mode_does_not_delay_other_stages() {
             .run(&[&chain], sources(&StaticNamespaces::default()))
             .await;
         let outcome = evaluation.outcome();
-        let (got, refusal, _) = summary(&outcome);
-        assert_eq!(got, words, "{case}: {refusal}");
+        let (actual, refusal, _) = summary(&outcome);
+        assert_eq!(actual, words, "{case}: {refusal}");
         assert_eq!(
             outcome.is_allowed(),
             !words.contains(&"not-reached"),
             "{case}: {refusal}"
         );
-        let took = started.elapsed().as_millis();
+        let took = start_time.elapsed().as_millis();
         assert!(
             (milliseconds..milliseconds + 20).contains(&took),
             "{case}: {took} ms"

@@ -38,31 +38,31 @@ async fn a_large_patch_is_applied_on_another_thread() {
         .map(|i| json!({"op": "copy", "from": "", "path": format!("/b{i}")}))
         .collect();
     let request = large();
-    let all = (available_parallelism().unwrap().get() - 1).max(1);
+    let thread_count = (available_parallelism().unwrap().get() - 1).max(1);
     for mode in Mode::ALL {
         let mut stage = Stage::new("stage", Script::Patch(copies.clone().into()));
         (stage.spec.mode, stage.spec.timeout) = (mode, MINUTE);
-        let (taken, mut places) = tokio::sync::mpsc::unbounded_channel();
-        let taking: Vec<_> = (0..all)
+        let (release_sender, mut release_receiver) = tokio::sync::mpsc::unbounded_channel();
+        let blockers: Vec<_> = (0..thread_count)
             .map(|_| {
-                let (taken, (free, until_free)) = (taken.clone(), mpsc::channel::<()>());
+                let (release_sender, (free, until_free)) = (release_sender.clone(), mpsc::channel::<()>());
                 let hold = move || {
-                    taken.send(free).unwrap();
+                    release_sender.send(free).unwrap();
                     let _ = until_free.recv();
                 };
                 spawn(offload(usize::MAX, Deadline::after(MINUTE), hold))
             })
             .collect();
-        let mut held = Vec::new();
-        for _ in &taking {
-            held.push(places.recv().await.unwrap());
+        let mut releases = Vec::new();
+        for _ in &blockers {
+            releases.push(release_receiver.recv().await.unwrap());
         }
         let mut run = pin!(run(vec![stage], request.clone(), MINUTE));
         let first = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(first.is_pending(), "{mode}: the worker was held");
-        drop(held);
-        for place in taking {
-            place.await.unwrap().unwrap();
+        drop(releases);
+        for blocker in blockers {
+            blocker.await.unwrap().unwrap();
         }
         let outcome = run.await;
         assert_eq!(failure_of(&outcome).kind, FailureKind::OutputTooLarge);
@@ -135,7 +135,7 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
         let stages = stages
             .into_iter()
             .map(|(script, timeout, policy)| {
-                let mut stage = enforced(script, policy);
+                let mut stage = enforced_stage(script, policy);
                 stage.spec.timeout = Duration::from_millis(timeout);
                 stage
             })

@@ -187,8 +187,8 @@ async fn a_change_by_a_verdict_fails_if_the_request_has_no_object() {
 async fn the_front_end_chooses_the_identity_fields() {
     let mut request = request(Operation::Create);
     request.identity = IdentityFields::new(["/spec/list/0".parse().unwrap()]);
-    let renamed = enforced(add("/metadata/name", json!("other")), FailurePolicy::Fail);
-    let moved = enforced(
+    let renamed = enforced_stage(add("/metadata/name", json!("other")), FailurePolicy::Fail);
+    let moved = enforced_stage(
         Script::Patch(json!([{"op": "replace", "path": "/spec/list/0", "value": 2}])),
         FailurePolicy::Fail,
     );

@@ -34,7 +34,7 @@ impl CompiledConditions for FixedCondition {
     }
 }
 
-fn failed() -> Failure {
+fn failure() -> Failure {
     Failure::new(FailureKind::Condition, "scripted")
 }
 
@@ -44,7 +44,7 @@ fn with_condition(result: Result<bool, Failure>) -> Exception {
     exception
 }
 
-fn excepted(script: Script, exception: &Exception) -> Stage {
+fn excepted_stage(script: Script, exception: &Exception) -> Stage {
     let mut stage = Stage::new("stage", script);
     stage.spec.exceptions = vec![Arc::new(exception.clone())];
     stage
@@ -74,7 +74,7 @@ async fn a_stage_with_a_matching_exception_is_not_called() {
         Script::Warn("old"),
     ] {
         for mode in Mode::ALL {
-            let mut stage = excepted(script.clone(), &exception);
+            let mut stage = excepted_stage(script.clone(), &exception);
             stage.spec.mode = mode;
             stage.spec.reinvocation = Reinvocation::IfNeeded;
             let outcome = outcome(stage, request(Operation::Update)).await;
@@ -89,7 +89,7 @@ async fn a_stage_with_a_matching_exception_is_not_called() {
 async fn an_exception_affects_only_the_stages_that_have_it() {
     let exception = Exception::new("legacy", after(3600));
     let stages = vec![
-        excepted(Script::Deny("no"), &exception),
+        excepted_stage(Script::Deny("no"), &exception),
         Stage::new("other", Script::Deny("never")),
     ];
     let outcome = run(stages, request(Operation::Update), Duration::from_secs(1)).await;
@@ -165,10 +165,10 @@ async fn an_exception_matches_only_if_all_its_parts_match() {
         exception.users = globs(&["jane"]);
         exception.groups = globs(&["admins"]);
         change(&mut exception, globs(texts));
-        let outcome = outcome(excepted(Script::Deny("no"), &exception), request.clone()).await;
+        let outcome = outcome(excepted_stage(Script::Deny("no"), &exception), request.clone()).await;
         assert_eq!(passed_by(&outcome).is_some(), expected, "{field} {texts:?}");
         exception.rules = vec![Rule::for_operations([Operation::Delete])];
-        let outcome = self::outcome(excepted(Script::Deny("no"), &exception), request.clone()).await;
+        let outcome = self::outcome(excepted_stage(Script::Deny("no"), &exception), request.clone()).await;
         assert_eq!(passed_by(&outcome), None, "{field}: the operation does not match");
     }
 }
@@ -188,7 +188,7 @@ async fn an_exception_matches_a_generated_name_by_its_prefix() {
         request.name = name.to_owned();
         let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}});
         request.object = Object::from_value(object);
-        let outcome = outcome(excepted(Script::Deny("no"), &exception), request).await;
+        let outcome = outcome(excepted_stage(Script::Deny("no"), &exception), request).await;
         assert_eq!(passed_by(&outcome).is_some(), expected, "{name} {metadata}");
     }
 }
@@ -198,11 +198,11 @@ async fn an_exception_applies_while_its_conditions_are_true_and_it_has_not_expir
     for (exception, expected) in [
         (with_condition(Ok(true)), true),
         (with_condition(Ok(false)), false),
-        (with_condition(Err(failed())), false),
+        (with_condition(Err(failure())), false),
         (Exception::new("legacy", after(0)), false),
     ] {
         let outcome = outcome(
-            excepted(Script::Deny("no"), &exception),
+            excepted_stage(Script::Deny("no"), &exception),
             request(Operation::Update),
         )
         .await;
@@ -213,14 +213,14 @@ async fn an_exception_applies_while_its_conditions_are_true_and_it_has_not_expir
 #[tokio::test]
 async fn a_stage_that_does_not_apply_is_skipped_without_recording_an_exception() {
     let exception = Exception::new("legacy", after(3600));
-    let mut stage = excepted(Script::Deny("no"), &exception);
+    let mut stage = excepted_stage(Script::Deny("no"), &exception);
     stage.spec.match_conditions = MatchConditions::new(FixedCondition(Ok(false)));
     let outcome = outcome(stage.clone(), request(Operation::Update)).await;
     assert_eq!(
         outcome.trace[0].result,
         StageResult::Skipped(SkipReason::MatchCondition)
     );
-    stage.spec.match_conditions = MatchConditions::new(FixedCondition(Err(failed())));
+    stage.spec.match_conditions = MatchConditions::new(FixedCondition(Err(failure())));
     let outcome = self::outcome(stage, request(Operation::Update)).await;
     assert_eq!(passed_by(&outcome), Some("legacy"));
 }
@@ -228,12 +228,16 @@ async fn a_stage_that_does_not_apply_is_skipped_without_recording_an_exception()
 #[tokio::test]
 async fn the_trace_names_the_first_exception_that_matches() {
     let mut stage = Stage::new("stage", Script::Deny("no"));
-    let named = |name: &str, result| {
+    let named_exception = |name: &str, result| {
         let mut exception = with_condition(result);
         exception.name = name.into();
         Arc::new(exception)
     };
-    stage.spec.exceptions = vec![named("a", Ok(false)), named("b", Ok(true)), named("c", Ok(true))];
+    stage.spec.exceptions = vec![
+        named_exception("a", Ok(false)),
+        named_exception("b", Ok(true)),
+        named_exception("c", Ok(true)),
+    ];
     let outcome = outcome(stage, request(Operation::Update)).await;
     assert_eq!(passed_by(&outcome), Some("b"));
 }
@@ -244,7 +248,7 @@ async fn a_disabled_stage_is_not_called() {
         let mut stage = Stage::new("stage", Script::Deny("no"));
         stage.spec.is_disabled = true;
         stage.spec.mode = mode;
-        stage.spec.match_conditions = MatchConditions::new(FixedCondition(Err(failed())));
+        stage.spec.match_conditions = MatchConditions::new(FixedCondition(Err(failure())));
         for budget in [Duration::ZERO, Duration::from_secs(1)] {
             let outcome = run(vec![stage.clone()], request(Operation::Update), budget).await;
             assert!(outcome.is_allowed());

@@ -101,7 +101,7 @@ fn add(path: &str, value: Value) -> Script {
     Script::Patch(json!([{"op": "add", "path": path, "value": value}]))
 }
 
-fn enforced(script: Script, failure_policy: FailurePolicy) -> Stage {
+fn enforced_stage(script: Script, failure_policy: FailurePolicy) -> Stage {
     let mut stage = Stage::new("stage", script);
     stage.spec.failure_policy = failure_policy;
     stage

@@ -95,7 +95,7 @@ async fn a_stage_fails_if_the_labels_of_the_namespace_cannot_be_read() {
         LabelRequirement::equals("a", "b").unwrap(),
     ]));
     for policy in FailurePolicy::ALL {
-        let mut stage = enforced(Script::Allow, policy);
+        let mut stage = enforced_stage(Script::Allow, policy);
         stage.spec.namespace_selector = Some(by_label.clone());
         let mut evaluation = Evaluation::new(
             request(Operation::Create),

@@ -223,7 +223,7 @@ async fn verdicts_and_failures_take_effect_under_both_failure_policies() {
     for (case, stages, words, refusal, change) in table {
         let stages = stages
             .into_iter()
-            .map(|(script, policy)| enforced(script, policy))
+            .map(|(script, policy)| enforced_stage(script, policy))
             .collect();
         let outcome = run(stages, request(Operation::Create), Duration::from_secs(10)).await;
         assert_eq!(summary(&outcome), (words.to_vec(), refusal, change), "{case}");
@@ -235,8 +235,8 @@ async fn every_kind_of_failure_follows_the_failure_policy() {
     for kind in FailureKind::ALL {
         for policy in FailurePolicy::ALL {
             let stages = vec![
-                enforced(Script::Fail(kind), policy),
-                enforced(Script::Allow, policy),
+                enforced_stage(Script::Fail(kind), policy),
+                enforced_stage(Script::Allow, policy),
             ];
             let outcome = run(stages, request(Operation::Create), Duration::from_secs(10)).await;
             assert_eq!(
@@ -276,12 +276,12 @@ async fn warnings_and_annotations_are_kept_in_the_order_of_their_stages() {
 /// The message has a line for each policy that denies the request, as in Gatekeeper 3.x (pkg/webhook/policy.go).
 #[tokio::test(start_paused = true)]
 async fn denials_that_name_their_policies_are_joined() {
-    let named = |name: &str, script: Script| {
+    let named_stage = |name: &str, script: Script| {
         let mut stage = Stage::new(name, script);
         stage.spec.denials_name_policy = true;
         stage
     };
-    let validating = |name: &str, stages: Vec<Stage>| {
+    let validating_chain = |name: &str, stages: Vec<Stage>| {
         let mut chain = Chain::new(name, vec![Rule::for_operations(Operation::ALL)], stages);
         chain.phase = Phase::Validating;
         chain
@@ -289,15 +289,18 @@ async fn denials_that_name_their_policies_are_joined() {
     let first = "[a] no\n[c] nor this";
     let constraints = || {
         vec![
-            validating(
+            validating_chain(
                 "limits",
-                vec![named("a", Script::Deny("[a] no")), named("b", Script::Allow)],
+                vec![
+                    named_stage("a", Script::Deny("[a] no")),
+                    named_stage("b", Script::Allow),
+                ],
             ),
-            validating("owners", vec![named("c", Script::Deny("[c] nor this"))]),
+            validating_chain("owners", vec![named_stage("c", Script::Deny("[c] nor this"))]),
         ]
     };
-    let other = || validating("other", vec![Stage::new("s", Script::Deny("never"))]);
-    let before = || validating("a", vec![Stage::new("s", Script::Deny("never"))]);
+    let other = || validating_chain("other", vec![Stage::new("s", Script::Deny("never"))]);
+    let before = || validating_chain("a", vec![Stage::new("s", Script::Deny("never"))]);
     for (case, chains, expected) in [
         ("constraints", constraints(), first),
         (

@@ -30,7 +30,7 @@ pub(super) enum DefinitionWrite {
 #[derive(Clone, Debug)]
 pub(super) struct Changer {
     pub(super) host: Host,
-    pub(super) by: Option<String>,
+    pub(super) author: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -127,13 +127,13 @@ impl Changer {
 
     fn application(&self, expected: ExpectedDefinitions) -> Application {
         let mut application = Application::default();
-        application.by = self.by.clone();
+        application.by = self.author.clone();
         application.expected = expected;
         application
     }
 
     fn audit(&self, change: &DefinitionWrite, subject: &DefinitionName, refusal: Option<&DefinitionRefusal>) {
-        let by = self.by.as_deref().unwrap_or_default();
+        let by = self.author.as_deref().unwrap_or_default();
         let action = change.as_str();
         match refusal {
             None => tracing::info!(

@@ -73,8 +73,15 @@ impl DefinitionRefusal {
                 let chain = name.to_string();
                 let is_own = |error: &StageError| *error.chain == *chain;
                 of_mistakes(errors.iter().map(|error| {
-                    let own = is_own(error);
-                    (own, if own { of_stage(error) } else { error.to_string() })
+                    let is_of_chain = is_own(error);
+                    (
+                        is_of_chain,
+                        if is_of_chain {
+                            of_stage(error)
+                        } else {
+                            error.to_string()
+                        },
+                    )
                 }))
             }
             error => Self::failed(error),
@@ -114,21 +121,21 @@ fn of_mistake(mistake: &Mistake) -> String {
     let Mistake {
         path, message, fix, ..
     } = mistake;
-    let place = if path.is_empty() {
+    let path_prefix = if path.is_empty() {
         String::new()
     } else {
         format!("{path}: ")
     };
     if fix.is_empty() {
-        format!("{place}{message}")
+        format!("{path_prefix}{message}")
     } else {
-        format!("{place}{message}; {fix}")
+        format!("{path_prefix}{message}; {fix}")
     }
 }
 
 /// Returns the message of an error without the name of a file, which would mean nothing to the client.
 fn of_stage(error: &StageError) -> String {
     let text = error.to_string();
-    let place = format!("{}: ", error.location);
-    text.strip_prefix(&place).unwrap_or(&text).to_owned()
+    let location_prefix = format!("{}: ", error.location);
+    text.strip_prefix(&location_prefix).unwrap_or(&text).to_owned()
 }

@@ -100,59 +100,59 @@ fn json_of(response: &Response<Bytes>) -> String {
 #[test]
 #[rustfmt::skip]
 fn requests_are_classified_by_method_and_path() {
-    let good: &[&str] = &[CLUSTER];
+    let own_cluster: &[&str] = &[CLUSTER];
     // (method, path, values of `BCS-ClusterID`, expected classification)
     for (method, path, clusters, expected) in [
-        ("POST", APPLICATIONS, good, "CREATE"),
-        ("PUT", APPLICATIONS, good, "UPDATE"),
-        ("PUT", "/mesosdriver/v4/namespaces/ns/applications/rollback", good, "UPDATE"),
-        ("GET", APPLICATIONS, good, "pass"),
-        ("DELETE", "/mesosdriver/v4/namespaces/ns/applications/a", good, "pass"),
-        ("PATCH", APPLICATIONS, good, "the request is ambiguous: its method is none of the driver's"),
-        ("post", APPLICATIONS, good, "the request is ambiguous: its method is none of the driver's"),
-        ("PATCH", "/mesosdriver/v4/customresources/a/b", good, "pass"),
+        ("POST", APPLICATIONS, own_cluster, "CREATE"),
+        ("PUT", APPLICATIONS, own_cluster, "UPDATE"),
+        ("PUT", "/mesosdriver/v4/namespaces/ns/applications/rollback", own_cluster, "UPDATE"),
+        ("GET", APPLICATIONS, own_cluster, "pass"),
+        ("DELETE", "/mesosdriver/v4/namespaces/ns/applications/a", own_cluster, "pass"),
+        ("PATCH", APPLICATIONS, own_cluster, "the request is ambiguous: its method is none of the driver's"),
+        ("post", APPLICATIONS, own_cluster, "the request is ambiguous: its method is none of the driver's"),
+        ("PATCH", "/mesosdriver/v4/customresources/a/b", own_cluster, "pass"),
         ("PATCH", "/other", &[], "pass"),
         // Lenient servers could understand these unusual paths as paths of routes.
-        ("POST", "/MesosDriver/V4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
-        ("POST", "/mesosdriver;x/v4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
-        ("POST", "/mesosdriver%5Cv4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
-        ("POST", "/%256desosdriver/v4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
-        ("POST", "/mesosdriver/v4%00/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
-        ("PUT", "/x;/..;/mesosdriver/v4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
-        ("POST", "/mesosdriver/v4/webconsole/..;/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
-        ("POST", "/mesosdriver/v4/webconsole/%252e%252e/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
-        ("POST", "/mesosdriver/v4/customresources/..%5Cnamespaces/ns/applications", good, "the request is ambiguous: some servers"),
-        ("GET", "/MesosDriver/v4/namespaces/ns/applications", good, "pass"),
-        ("GET", "/mesosdriver/v4/namespaces/ns/applications?_method=PUT", good, "the request is ambiguous: the query parameter"),
+        ("POST", "/MesosDriver/V4/namespaces/ns/applications", own_cluster, "the request is ambiguous: some servers"),
+        ("POST", "/mesosdriver;x/v4/namespaces/ns/applications", own_cluster, "the request is ambiguous: some servers"),
+        ("POST", "/mesosdriver%5Cv4/namespaces/ns/applications", own_cluster, "the request is ambiguous: some servers"),
+        ("POST", "/%256desosdriver/v4/namespaces/ns/applications", own_cluster, "the request is ambiguous: some servers"),
+        ("POST", "/mesosdriver/v4%00/namespaces/ns/applications", own_cluster, "the request is ambiguous: some servers"),
+        ("PUT", "/x;/..;/mesosdriver/v4/namespaces/ns/applications", own_cluster, "the request is ambiguous: some servers"),
+        ("POST", "/mesosdriver/v4/webconsole/..;/namespaces/ns/applications", own_cluster, "the request is ambiguous: some servers"),
+        ("POST", "/mesosdriver/v4/webconsole/%252e%252e/namespaces/ns/applications", own_cluster, "the request is ambiguous: some servers"),
+        ("POST", "/mesosdriver/v4/customresources/..%5Cnamespaces/ns/applications", own_cluster, "the request is ambiguous: some servers"),
+        ("GET", "/MesosDriver/v4/namespaces/ns/applications", own_cluster, "pass"),
+        ("GET", "/mesosdriver/v4/namespaces/ns/applications?_method=PUT", own_cluster, "the request is ambiguous: the query parameter"),
         ("POST", APPLICATIONS, &[], "http header BCS-ClusterID  don't exist"),
         ("GET", APPLICATIONS, &[], "http header BCS-ClusterID  don't exist"),
         ("POST", APPLICATIONS, &["bcs-mesos-10001"], "http header BCS-ClusterID bcs-mesos-10001 don't exist"),
         ("POST", APPLICATIONS, &[CLUSTER, "BCS-MESOS-2"], "http header BCS-ClusterID BCS-MESOS-2 don't exist"),
-        ("POST", "/mesosdriver/v4/webconsole/x?host_ip=1", good, "pass"),
+        ("POST", "/mesosdriver/v4/webconsole/x?host_ip=1", own_cluster, "pass"),
         ("POST", "/mesosdriver/v4/webconsole/x", &[], "http header BCS-ClusterID  don't exist"),
-        ("POST", "/mesosdriver/v4/customresources/a/b", good, "pass"),
-        ("POST", "/mesosdriver/v4/customresourcedefinitions", good, "pass"),
-        ("POST", "/mesosdriver/v4/webconsole/../namespaces/ns/applications", good, "CREATE"),
-        ("POST", "/mesosdriver/v4/webconsole/%2e%2e/namespaces/ns/applications", good, "CREATE"),
-        ("POST", "/mesosdriver/v4/webconsole/..%2Fnamespaces/ns/applications", good, "CREATE"),
-        ("POST", "/mesosdriver/v4/x/../webconsole/x", good, "CREATE"),
-        ("POST", "/mesosdriver//v4/namespaces/ns/applications", good, "CREATE"),
-        ("POST", "/%6desosdriver/v4/namespaces/ns/applications", good, "CREATE"),
-        ("POST", "/mesosdriver%2Fv4/namespaces/ns/applications", good, "CREATE"),
+        ("POST", "/mesosdriver/v4/customresources/a/b", own_cluster, "pass"),
+        ("POST", "/mesosdriver/v4/customresourcedefinitions", own_cluster, "pass"),
+        ("POST", "/mesosdriver/v4/webconsole/../namespaces/ns/applications", own_cluster, "CREATE"),
+        ("POST", "/mesosdriver/v4/webconsole/%2e%2e/namespaces/ns/applications", own_cluster, "CREATE"),
+        ("POST", "/mesosdriver/v4/webconsole/..%2Fnamespaces/ns/applications", own_cluster, "CREATE"),
+        ("POST", "/mesosdriver/v4/x/../webconsole/x", own_cluster, "CREATE"),
+        ("POST", "/mesosdriver//v4/namespaces/ns/applications", own_cluster, "CREATE"),
+        ("POST", "/%6desosdriver/v4/namespaces/ns/applications", own_cluster, "CREATE"),
+        ("POST", "/mesosdriver%2Fv4/namespaces/ns/applications", own_cluster, "CREATE"),
         ("POST", "/other", &[], "pass"),
         ("POST", "/mesosdriver/v44/x", &[], "pass"),
     ] {
-        let got = match bcs().classify(&head(method, path, clusters)) {
+        let classification = match bcs().classify(&head(method, path, clusters)) {
             Class::Pass => "pass".to_owned(),
             Class::Refuse(rejection) => rejection.to_string(),
             Class::Inspect(inspection) => inspection.operation.to_string(),
         };
         if expected.starts_with("the request is ambiguous") {
-            assert!(got.starts_with(expected), "{method} {path}: {got}");
+            assert!(classification.starts_with(expected), "{method} {path}: {classification}");
             let class = scheduler().classify(&head(method, path, clusters));
             assert!(!matches!(class, Class::Refuse(_)), "{method} {path}: {class:?}");
         } else {
-            assert_eq!(got, expected, "{method} {path} {clusters:?}");
+            assert_eq!(classification, expected, "{method} {path} {clusters:?}");
         }
     }
 }
@@ -195,7 +195,7 @@ fn the_object_of_a_request_is_identified_by_its_body() {
     ] {
         let head = head("POST", APPLICATIONS, &[CLUSTER]);
         let body = Bytes::copy_from_slice(body.as_bytes());
-        let got = match bcs().read(&head, &Inspection::new(Operation::Create), &body) {
+        let summary = match bcs().read(&head, &Inspection::new(Operation::Create), &body) {
             Ok(BodyReading::Nothing) => "nothing".to_owned(),
             Ok(BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. }) => format!(
                 "{} {} {} {}",
@@ -207,9 +207,9 @@ fn the_object_of_a_request_is_identified_by_its_body() {
             Err(rejection) => rejection.to_string(),
         };
         if expected.starts_with("json decode") {
-            assert!(got.starts_with(expected), "{case}: {got}");
+            assert!(summary.starts_with(expected), "{case}: {summary}");
         } else {
-            assert_eq!(got, expected, "{case}");
+            assert_eq!(summary, expected, "{case}");
         }
     }
     let object = Bytes::from_static(b"{\"name\":\"a\",\"msgtype\":\"signal\"}");
@@ -221,8 +221,8 @@ fn the_object_of_a_request_is_identified_by_its_body() {
         ("/mesosdriver/v4/agentsettings", bcs(), false),
         ("/mesosdriver/v4/command/application/ns/a", bcs(), false),
     ] {
-        let read = front.read(&head("POST", path, &[CLUSTER]), &Inspection::new(Operation::Create), &object);
-        assert_eq!(read.is_err(), is_refused, "{path}");
+        let reading = front.read(&head("POST", path, &[CLUSTER]), &Inspection::new(Operation::Create), &object);
+        assert_eq!(reading.is_err(), is_refused, "{path}");
     }
     // Go's decoder would replace the invalid UTF-8 in this body. Here, the body is refused.
     let head = head("POST", APPLICATIONS, &[CLUSTER]);
@@ -237,14 +237,14 @@ fn the_object_of_a_request_is_identified_by_its_body() {
 #[test]
 fn a_canonical_body_is_returned_only_if_it_differs_from_the_body() {
     let head = head("POST", APPLICATIONS, &[CLUSTER]);
-    let read = |body: &'static str| {
+    let read_body = |body: &'static str| {
         let inspection = Inspection::new(Operation::Update);
         match bcs().read(&head, &inspection, &Bytes::from(body)).unwrap() {
             BodyReading::Nothing | BodyReading::Fixed { .. } => panic!("there is a request in {body}"),
             BodyReading::Admit { request, canonical } => (request, canonical),
         }
     };
-    let (request, canonical) = read(r#"{ "kind" : "application", "x": 1.0 }"#);
+    let (request, canonical) = read_body(r#"{ "kind" : "application", "x": 1.0 }"#);
     assert_eq!(canonical, None);
     assert_eq!(
         request.object.unwrap().text(),
@@ -253,7 +253,7 @@ fn a_canonical_body_is_returned_only_if_it_differs_from_the_body() {
     assert_eq!(request.operation, Operation::Update);
 
     let (request, canonical) =
-        read(r#"{"kind":"application","Spec":{"template":{"spec":{"Containers":[{"Image":"a"}]}}}}"#);
+        read_body(r#"{"kind":"application","Spec":{"template":{"spec":{"Containers":[{"Image":"a"}]}}}}"#);
     let expected = r#"{"kind":"application","spec":{"template":{"spec":{"containers":[{"image":"a"}]}}}}"#;
     assert_eq!(canonical.unwrap(), expected);
     assert_eq!(request.object.unwrap().text(), expected);
@@ -265,7 +265,7 @@ fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
     let refusal = |cause| RequestRefusal { chain: "c".into(), stage: "s".into(), cause };
     let denied = refusal(RefusalCause::Denied(Denial::new(422, "Bad", "no \"latest\" here")));
     let failed = refusal(RefusalCause::Failed(Failure::new(FailureKind::Trap, "it broke")));
-    let wrong = Rejection::new(
+    let wrong_cluster = Rejection::new(
         RejectionKind::WrongCluster,
         "http header BCS-ClusterID x don't exist",
     );
@@ -274,7 +274,7 @@ fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
     for (end, status, code, message) in [
         (EndReason::Refused(&denied), 400, 1_405_234, "stage s of chain c denied the request: no \\\"latest\\\" here"),
         (EndReason::Refused(&failed), 400, 1_405_234, "request webhoook s error stage s of chain c failed (trap): it broke"),
-        (EndReason::Rejected(&wrong), 400, 1_405_234, "http header BCS-ClusterID x don't exist"),
+        (EndReason::Rejected(&wrong_cluster), 400, 1_405_234, "http header BCS-ClusterID x don't exist"),
         (EndReason::Rejected(&malformed), 400, 1_405_010, "json decode failed!x"),
         (EndReason::BodyTooLarge { limit: 7 }, 413, 1_405_012, "larger than the 7 bytes"),
         (EndReason::BodyTimeout { limit: Duration::from_secs(2) }, 408, 1_405_012, "did not arrive within 2s"),
@@ -321,6 +321,6 @@ fn every_key_of_a_bcs_object_is_a_valid_json_pointer_pattern() {
             .count(),
         KEYS.len()
     );
-    let places = types::DEPLOYMENT.patterns().len();
-    assert_eq!(places, types::DEPLOYMENT.places().len());
+    let pattern_count = types::DEPLOYMENT.patterns().len();
+    assert_eq!(pattern_count, types::DEPLOYMENT.key_paths().len());
 }

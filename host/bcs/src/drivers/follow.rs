@@ -26,7 +26,7 @@ pub(super) async fn follow_session(
     let mut reading = DriverReading {
         client,
         path,
-        seen: DriverNodes::default(),
+        nodes: DriverNodes::default(),
     };
     let mut due = vec![WatchedNode::Names, WatchedNode::Target];
     let mut watches = FuturesUnordered::new();
@@ -38,7 +38,7 @@ pub(super) async fn follow_session(
                 Err(error) => return error,
             }
         }
-        show(&reading.seen);
+        show(&reading.nodes);
         match watches.next().await {
             Some((WatchedNode::Existence, Ok(()))) => {
                 watches.clear();
@@ -60,7 +60,7 @@ pub(super) async fn follow_session(
 struct DriverReading<'a> {
     client: &'a Client,
     path: &'a str,
-    seen: DriverNodes,
+    nodes: DriverNodes,
 }
 
 impl DriverReading<'_> {
@@ -85,11 +85,11 @@ impl DriverReading<'_> {
             WatchedNode::Target => match NodeWatch::data(self.client, self.path).await {
                 Ok(((data, stat), watch)) => {
                     let published: Option<ParentData> = serde_json::from_slice(&data).ok();
-                    self.seen.parent = Some((stat.version, published.map(|published| published.target)));
+                    self.nodes.parent = Some((stat.version, published.map(|published| published.target)));
                     Ok(Some(watch))
                 }
                 Err(Error::NoNode) => {
-                    self.seen = DriverNodes::default();
+                    self.nodes = DriverNodes::default();
                     due.clear();
                     due.push(WatchedNode::Existence);
                     Ok(None)
@@ -109,11 +109,11 @@ impl DriverReading<'_> {
                 match NodeWatch::data(self.client, &path).await {
                     Ok(((data, _), watch)) => {
                         let entry = serde_json::from_slice(&data).ok();
-                        self.seen.drivers.insert(name.clone(), entry);
+                        self.nodes.drivers.insert(name.clone(), entry);
                         Ok(Some(watch))
                     }
                     Err(Error::NoNode) => {
-                        self.seen.drivers.remove(name);
+                        self.nodes.drivers.remove(name);
                         Ok(None)
                     }
                     Err(error) => Err(error).at("reading", &path),
@@ -123,14 +123,14 @@ impl DriverReading<'_> {
     }
 
     fn update_drivers(&mut self, names: Vec<String>, due: &mut Vec<WatchedNode>) {
-        let mut before = std::mem::take(&mut self.seen.drivers);
-        let mut known = BTreeMap::new();
+        let mut before = std::mem::take(&mut self.nodes.drivers);
+        let mut drivers = BTreeMap::new();
         for name in names.into_iter().filter(|name| sequence(name).is_some()) {
             match before.remove(&name) {
-                Some(entry) => _ = known.insert(name, entry),
+                Some(entry) => _ = drivers.insert(name, entry),
                 None => due.push(WatchedNode::Driver(name)),
             }
         }
-        self.seen.drivers = known;
+        self.nodes.drivers = drivers;
     }
 }

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const OWN: &str = "own:1-a";
+const OWN_NAME: &str = "own:1-a";
 
 fn entry(name: &str) -> DriverEntry {
     DriverEntry {
@@ -22,17 +22,20 @@ fn entry(name: &str) -> DriverEntry {
 #[test]
 fn a_driver_writes_its_status_to_its_zookeeper_node() {
     let data = json!({
-        "name": OWN,
+        "name": OWN_NAME,
         "live": Digest::of("A").to_string(),
         "prepared": Digest::of("B").to_string(),
         "since": Moment(std::time::SystemTime::UNIX_EPOCH),
         "problem": "no route",
     });
-    assert_eq!(serde_json::to_value(entry(OWN)).unwrap(), data);
-    assert_eq!(serde_json::from_value::<DriverEntry>(data).unwrap(), entry(OWN));
+    assert_eq!(serde_json::to_value(entry(OWN_NAME)).unwrap(), data);
+    assert_eq!(
+        serde_json::from_value::<DriverEntry>(data).unwrap(),
+        entry(OWN_NAME)
+    );
     for other in [
         json!({"ip": "10.0.0.5", "port": 8090}),
-        json!({"name": OWN}),
+        json!({"name": OWN_NAME}),
         Value::Null,
     ] {
         assert!(
@@ -43,16 +46,19 @@ fn a_driver_writes_its_status_to_its_zookeeper_node() {
 }
 
 /// Returns the names of the drivers, the leader's name, and whether this driver is the leader.
-fn seen(nodes: &[(u32, Option<&str>)], own: Option<&RegistrationState>) -> (Vec<String>, String, bool) {
+fn observed_membership(
+    nodes: &[(u32, Option<&str>)],
+    own_state: Option<&RegistrationState>,
+) -> (Vec<String>, String, bool) {
     let drivers = nodes
         .iter()
         .map(|(number, name)| (format!("_c_0-x{number:010}"), name.map(entry)));
-    let seen = DriverNodes {
+    let driver_nodes = DriverNodes {
         parent: Some((3, Some(Digest::of("A")))),
         drivers: drivers.collect(),
         ..DriverNodes::default()
     };
-    let membership = membership(&seen, own, OWN);
+    let membership = membership(&driver_nodes, own_state, OWN_NAME);
     assert_eq!(membership.target, Some(Digest::of("A")));
     let replicas = membership.replicas.iter();
     let leaders = replicas.clone().filter(|replica| replica.is_leader);
@@ -73,53 +79,60 @@ fn the_driver_that_registered_first_leads() {
         is_refused: false,
     };
     let names = |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
-    for (what, nodes, own, expected, leader, leads) in [
+    for (case, nodes, own_state, expected, leader, leads) in [
         ("no drivers", &[][..], registered, &[][..], "", false),
-        ("alone", &[(7, Some(OWN))], registered, &[OWN], OWN, true),
+        (
+            "alone",
+            &[(7, Some(OWN_NAME))],
+            registered,
+            &[OWN_NAME],
+            OWN_NAME,
+            true,
+        ),
         (
             "the first",
-            &[(12, Some("b")), (7, Some(OWN))],
+            &[(12, Some("b")), (7, Some(OWN_NAME))],
             registered,
-            &[OWN, "b"],
-            OWN,
+            &[OWN_NAME, "b"],
+            OWN_NAME,
             true,
         ),
         (
             "the second",
-            &[(7, Some("b")), (12, Some(OWN))],
+            &[(7, Some("b")), (12, Some(OWN_NAME))],
             registered,
-            &["b", OWN],
+            &["b", OWN_NAME],
             "b",
             false,
         ),
         (
             "not registered any more",
-            &[(7, Some(OWN)), (8, Some("b"))],
+            &[(7, Some(OWN_NAME)), (8, Some("b"))],
             missing,
-            &[OWN, "b"],
-            OWN,
+            &[OWN_NAME, "b"],
+            OWN_NAME,
             false,
         ),
         (
             "a node of something else",
-            &[(1, None), (7, Some(OWN))],
+            &[(1, None), (7, Some(OWN_NAME))],
             registered,
-            &[OWN],
-            OWN,
+            &[OWN_NAME],
+            OWN_NAME,
             true,
         ),
         (
             "the node of a session that was lost",
-            &[(1, Some(OWN)), (2, Some("b")), (3, Some(OWN))],
+            &[(1, Some(OWN_NAME)), (2, Some("b")), (3, Some(OWN_NAME))],
             registered,
-            &["b", OWN],
+            &["b", OWN_NAME],
             "b",
             false,
         ),
     ] {
-        let (drivers, leads_all, is_leader) = seen(nodes, Some(own));
-        assert_eq!(drivers, names(expected), "{what}");
-        assert_eq!((leads_all.as_str(), is_leader), (leader, leads), "{what}");
+        let (drivers, leads_all, is_leader) = observed_membership(nodes, Some(own_state));
+        assert_eq!(drivers, names(expected), "{case}");
+        assert_eq!((leads_all.as_str(), is_leader), (leader, leads), "{case}");
     }
 }
 
@@ -132,7 +145,7 @@ fn the_reason_for_a_stale_list_of_drivers_is_reported() {
     let registered = RegistrationState::Registered {
         path: "/x".to_owned(),
     };
-    for (stale_reason, is_refused, own, problem, refused) in [
+    for (stale_reason, is_refused, own_state, problem, expects_refusal) in [
         (None, false, Some(registered.clone()), None, false),
         (Some("away"), false, Some(registered.clone()), Some("away"), false),
         (Some("away"), false, Some(missing(false)), Some("away"), false),
@@ -152,16 +165,16 @@ fn the_reason_for_a_stale_list_of_drivers_is_reported() {
             true,
         ),
     ] {
-        let seen = DriverNodes {
+        let driver_nodes = DriverNodes {
             stale_reason: stale_reason.map(str::to_owned),
             is_refused,
             ..DriverNodes::default()
         };
-        let membership = membership(&seen, own.as_ref(), OWN);
+        let membership = membership(&driver_nodes, own_state.as_ref(), OWN_NAME);
         assert_eq!(
             (membership.problem.as_deref(), membership.is_refused),
-            (problem, refused),
-            "{stale_reason:?} {own:?}"
+            (problem, expects_refusal),
+            "{stale_reason:?} {own_state:?}"
         );
     }
 }

@@ -53,17 +53,22 @@ async fn each_registration_has_the_node_and_data_that_bcs_uses() {
         "scheme": "http", "cluster": "BCS-MESOS-1",
         "external_ip": "192.0.2.1", "external_ipv6": "", "external_port": 8443,
     });
-    let mut within = info.clone();
-    within["external_ip"] = "".into();
-    within["external_port"] = 0.into();
-    let drivers = "/bcs/services/endpoints/mesosdriver".to_owned();
-    let of_cluster = format!("{drivers}/BCS-MESOS-1");
+    let mut cluster_info = info.clone();
+    cluster_info["external_ip"] = "".into();
+    cluster_info["external_port"] = 0.into();
+    let cluster_parent = "/bcs/services/endpoints/mesosdriver".to_owned();
+    let service_parent = format!("{cluster_parent}/BCS-MESOS-1");
     let name = "10.0.0.5".to_owned();
     assert_eq!(
         registrar(&config, PORTS, &both).unwrap(),
         [
-            ("service", of_cluster.clone(), name.clone(), info.clone()),
-            ("cluster", drivers.clone(), name.clone(), within.clone()),
+            ("service", service_parent.clone(), name.clone(), info.clone()),
+            (
+                "cluster",
+                cluster_parent.clone(),
+                name.clone(),
+                cluster_info.clone()
+            ),
         ]
     );
     for one in [
@@ -86,7 +91,7 @@ async fn each_registration_has_the_node_and_data_that_bcs_uses() {
     };
     assert_eq!(
         registrar(&config, PORTS, &service).unwrap(),
-        [("service", of_cluster, name, info)]
+        [("service", service_parent, name, info)]
     );
     assert!(registrar(&config, PORTS, &ZooKeeperConfig::default()).is_err());
 }
@@ -97,10 +102,10 @@ async fn registrations_have_the_same_defaults_as_in_bcs() {
         cluster: None,
         service: Some(ensemble("127.0.0.1:2")),
     };
-    let of = |config: RegistrationConfig, ports: Ports| {
+    let registered_info = |config: RegistrationConfig, ports: Ports| {
         registrar(&config, ports, &service).map(|mut registered| registered.remove(0).3)
     };
-    let info = of(
+    let info = registered_info(
         RegistrationConfig::default(),
         Ports {
             is_tls: true,
@@ -114,21 +119,21 @@ async fn registrations_have_the_same_defaults_as_in_bcs() {
         (&json!("https"), &json!(0))
     );
     assert_ne!(info["hostname"], "");
-    let said = RegistrationConfig {
+    let explicit_config = RegistrationConfig {
         ip: Some("2001:db8::1".parse().unwrap()),
         port: Some(80),
         ..RegistrationConfig::default()
     };
-    let info = of(said, PORTS).unwrap();
+    let info = registered_info(explicit_config, PORTS).unwrap();
     assert_eq!(
         [&info["ip"], &info["ipv6"], &info["port"]],
         [&json!(""), &json!("2001:db8::1"), &json!(80)]
     );
-    let everywhere = Ports {
+    let unspecified_ports = Ports {
         address: ([0, 0, 0, 0], 8090).into(),
         ..PORTS
     };
-    let error = of(RegistrationConfig::default(), everywhere).unwrap_err();
+    let error = registered_info(RegistrationConfig::default(), unspecified_ports).unwrap_err();
     assert!(error.contains("registration.ip"), "{error}");
     let error = Registrar::new(
         &RegistrationConfig::default(),

@@ -76,8 +76,8 @@ pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
         return false;
     };
     let router = ROUTING.routers.iter().find(|(verb, _)| verb.method() == *method);
-    let found = router.and_then(|(_, router)| router.at(path).ok());
-    found.is_some_and(|found| match found.value.route.action {
+    let route_match = router.and_then(|(_, router)| router.at(path).ok());
+    route_match.is_some_and(|hit| match hit.value.route.action {
         RouteAction::Scheduler(call) | RouteAction::Definitions(call) => call.body.needs_kind(),
         RouteAction::Console | RouteAction::CustomResourceDefinitions | RouteAction::CustomResources => false,
     })
@@ -88,29 +88,29 @@ pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
 /// A path is decoded before it is split at slashes, as in Go's servers. So a parameter's value never contains a slash.
 pub fn lookup(head: &Parts) -> RouteLookup {
     let readings = PathReadings::new(head.uri.path());
-    let path = readings.whole.as_deref().unwrap_or(&readings.by_segment);
+    let path = readings.decoded_first.as_deref().unwrap_or(&readings.by_segment);
     let Some(path) = path.strip_prefix(PREFIX).filter(|path| path.starts_with('/')) else {
         return RouteLookup::NotFound;
     };
-    let mut others = Vec::new();
+    let mut other_methods = Vec::new();
     for (verb, router) in &ROUTING.routers {
-        let Ok(found) = router.at(path) else {
+        let Ok(route_match) = router.at(path) else {
             continue;
         };
         if verb.method() != head.method {
-            others.push(verb.method());
+            other_methods.push(verb.method());
             continue;
         }
-        let parameters = found.params.iter();
+        let parameters = route_match.params.iter();
         return RouteLookup::Found(MatchedTarget {
-            route: found.value.route,
+            route: route_match.value.route,
             parameters: parameters.map(|(key, value)| (key, value.to_owned())).collect(),
-            target: found.value.target.as_ref(),
+            target: route_match.value.target.as_ref(),
         });
     }
-    if others.is_empty() {
+    if other_methods.is_empty() {
         RouteLookup::NotFound
     } else {
-        RouteLookup::OtherMethod(others)
+        RouteLookup::OtherMethod(other_methods)
     }
 }

@@ -94,7 +94,7 @@ impl SchedulerTarget {
             // A server drops empty segments and resolves dots, so such a value would change the meaning of the path.
             if matches!(value.as_str(), "" | "." | "..") {
                 return Err(TranslationFault::Unaddressable {
-                    what: source.what(),
+                    what: source.field_name(),
                     value,
                 });
             }
@@ -115,15 +115,15 @@ impl SchedulerTarget {
 
 impl PlaceholderSource {
     fn parse(text: &'static str) -> Option<Self> {
-        let Some(place) = text.strip_prefix('{') else {
+        let Some(placeholder) = text.strip_prefix('{') else {
             return (!text.contains(['{', '}'])).then_some(Self::Literal(text));
         };
-        Some(match place.strip_suffix('}')? {
+        Some(match placeholder.strip_suffix('}')? {
             "RunAs" | "metadata.namespace" => Self::Namespace,
             "ID" | "metadata.name" => Self::Name,
             "Instances" => Self::Instances,
-            place => match place.split_once(':') {
-                None => Self::Parameter(place),
+            parameter => match parameter.split_once(':') {
+                None => Self::Parameter(parameter),
                 Some((name, "integer")) => Self::Integer(name),
                 Some(_) => return None,
             },
@@ -147,7 +147,7 @@ impl PlaceholderSource {
         })
     }
 
-    fn what(&self) -> &'static str {
+    fn field_name(&self) -> &'static str {
         match self {
             Self::Literal(name) | Self::Parameter(name) | Self::Integer(name) | Self::Query(name) => name,
             Self::Namespace => "metadata.namespace",

@@ -63,12 +63,12 @@ impl CustomResourceStore {
             return Err(conflict(other));
         }
         self.write(change).await?;
-        let listed = list().await.map_err(|error| self.unknown(change, error))?;
-        let Some(own) = listed.iter().find(|resource| is_own(resource)) else {
+        let resources = list().await.map_err(|error| self.unknown(change, error))?;
+        let Some(own_resource) = resources.iter().find(|resource| is_own(resource)) else {
             return Ok(());
         };
-        let was_first = |other: &&Resource| is_rival(other) && version_of(other) <= version_of(own);
-        let Some(other) = listed.iter().find(was_first) else {
+        let was_first = |other: &&Resource| is_rival(other) && version_of(other) <= version_of(own_resource);
+        let Some(other) = resources.iter().find(was_first) else {
             return Ok(());
         };
         match self.write(&change.reversed()).await {
@@ -90,15 +90,15 @@ impl CustomResourceStore {
     }
 
     async fn write(&self, change: &FileChange) -> Result<(), StoreError> {
-        let place = place_in(&change.path).ok_or_else(|| self.not_in_store(&change.path))?;
-        let (namespace, name) = (&*place.namespace, &*place.name);
+        let full_name = full_name_in(&change.path).ok_or_else(|| self.not_in_store(&change.path))?;
+        let (namespace, name) = (&*full_name.namespace, &*full_name.name);
         let after = change
             .after
             .as_deref()
             .map(|text| document::to_be_written(&change.path, text))
             .transpose()?;
-        let is = |found: Option<&Resource>, text: Option<&str>| {
-            document::are_the_same(found.map(text_of).as_deref(), text)
+        let has_text = |resource: Option<&Resource>, text: Option<&str>| {
+            document::are_the_same(resource.map(text_of).as_deref(), text)
         };
         let set = after.map(|after| {
             move |object: &mut Map<String, Value>| {
@@ -109,8 +109,8 @@ impl CustomResourceStore {
             path: &change.path,
             namespace,
             name,
-            is_before: &|found| is(found, change.before.as_deref()),
-            is_after: &|found| is(found, change.after.as_deref()),
+            is_before: &|old_resource| has_text(old_resource, change.before.as_deref()),
+            is_after: &|new_resource| has_text(new_resource, change.after.as_deref()),
             set: set.as_ref().map(|set| set as _),
         };
         match self.resources.edit(&edit).await {
@@ -142,7 +142,7 @@ impl DefinitionStore for CustomResourceStore {
     }
 
     fn owns(&self, path: &Path) -> bool {
-        place_in(path).is_some()
+        full_name_in(path).is_some()
     }
 
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
@@ -195,7 +195,7 @@ fn path_of(resource: &DefinitionName) -> PathBuf {
     PathBuf::from(format!("{SCHEME}:{resource}"))
 }
 
-fn place_in(path: &Path) -> Option<DefinitionName> {
+fn full_name_in(path: &Path) -> Option<DefinitionName> {
     DefinitionName::parse(path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?)
 }
 
@@ -207,12 +207,12 @@ fn text_of(resource: &Resource) -> String {
             Value::Object(document::completed(spec.clone(), &name_of(resource))).to_string()
         }
         _ => {
-            let mut whole = Map::new();
+            let mut definition = Map::new();
             let version = format!("{}/{}", KIND.group, KIND.version);
-            whole.insert("apiVersion".to_owned(), version.into());
-            whole.insert("kind".to_owned(), KIND.kind.into());
-            whole.extend(resource.object.clone());
-            Value::Object(whole).to_string()
+            definition.insert("apiVersion".to_owned(), version.into());
+            definition.insert("kind".to_owned(), KIND.kind.into());
+            definition.extend(resource.object.clone());
+            Value::Object(definition).to_string()
         }
     }
 }

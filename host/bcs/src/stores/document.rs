@@ -39,28 +39,34 @@ impl OperationAndKind {
 
 /// The case of the key is ignored, as in Go.
 fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
-    let found = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
-    found.map(|(_, value)| value).filter(|value| !is_unset(value))
+    let member = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
+    member.map(|(_, value)| value).filter(|value| !is_unset(value))
 }
 
 /// Sets `kind` and `apiVersion` in a document. A missing name or namespace is taken from the node or resource.
-pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName) -> Map<String, Value> {
-    let mut whole = Map::new();
+pub(crate) fn completed(
+    mut document: Map<String, Value>,
+    definition_name: &DefinitionName,
+) -> Map<String, Value> {
+    let mut definition = Map::new();
     for (field, text) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         remove(&mut document, field);
-        whole.insert(field.to_owned(), text.into());
+        definition.insert(field.to_owned(), text.into());
     }
     let mut metadata = match remove(&mut document, "metadata") {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(metadata)) => metadata,
         Some(other) => {
             // An invalid value is kept, so that parsing the document reports the mistake.
-            whole.insert("metadata".to_owned(), other);
-            whole.extend(document);
-            return whole;
+            definition.insert("metadata".to_owned(), other);
+            definition.extend(document);
+            return definition;
         }
     };
-    for (field, text) in [("name", &place.name), ("namespace", &place.namespace)] {
+    for (field, text) in [
+        ("name", &definition_name.name),
+        ("namespace", &definition_name.namespace),
+    ] {
         let is_there = metadata
             .iter()
             .any(|(key, value)| key.eq_ignore_ascii_case(field) && !is_unset(value));
@@ -69,14 +75,14 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
             metadata.insert(field.to_owned(), text.as_str().into());
         }
     }
-    whole.insert("metadata".to_owned(), metadata.into());
-    whole.extend(document);
-    whole
+    definition.insert("metadata".to_owned(), metadata.into());
+    definition.extend(document);
+    definition
 }
 
 /// Adds the fields that a definition needs but that BCS lets users omit in a node of ZooKeeper, such as its name. If no
 /// field is missing, the text is returned unchanged.
-pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
+pub(crate) fn with_defaults(text: String, definition_name: &DefinitionName) -> String {
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;
     };
@@ -90,7 +96,7 @@ pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     match field(&document, "kind") {
         Some(Value::String(kind)) if kind.eq_ignore_ascii_case(KIND) && is_version && is_named => text,
         Some(Value::String(kind)) if !kind.eq_ignore_ascii_case(KIND) => text,
-        None | Some(_) => Value::Object(completed(document, place)).to_string(),
+        None | Some(_) => Value::Object(completed(document, definition_name)).to_string(),
     }
 }
 
@@ -106,10 +112,10 @@ fn is_unset(value: &Value) -> bool {
 
 /// Ignores the order of keys, and spacing.
 pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
-    let read = |text: &str| serde_json::from_str::<Value>(text);
+    let parse = |text: &str| serde_json::from_str::<Value>(text);
     match (one, other) {
         (Some(one), Some(other)) => {
-            one == other || matches!((read(one), read(other)), (Ok(one), Ok(other)) if one == other)
+            one == other || matches!((parse(one), parse(other)), (Ok(one), Ok(other)) if one == other)
         }
         (None, None) => true,
         _ => false,

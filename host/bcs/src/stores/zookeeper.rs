@@ -81,7 +81,7 @@ impl ZooKeeperStore {
         self.last.lock()
     }
 
-    fn place_in<'a>(&self, path: &'a Path) -> Option<(DefinitionName, &'a str)> {
+    fn node_at<'a>(&self, path: &'a Path) -> Option<(DefinitionName, &'a str)> {
         let node = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let name = DefinitionName::parse(node.strip_prefix(&self.root)?.strip_prefix('/')?)?;
         Some((name, node))
@@ -102,25 +102,25 @@ impl ZooKeeperStore {
 
     async fn snapshot(&self) -> Result<Snapshot, StoreError> {
         let client = self.client().await?;
-        let read = async {
-            let read = self.reader.read(&client, &self.root).await;
-            match read.map_err(|error| self.error(&error))? {
+        let reading = async {
+            let outcome = self.reader.read(&client, &self.root).await;
+            match outcome.map_err(|error| self.error(&error))? {
                 Some(snapshot) => Ok(snapshot),
                 None => Err(self.unreachable("it kept changing while it was being read".to_owned())),
             }
         };
-        self.bounded(read).await
+        self.bounded(reading).await
     }
 
-    fn watched(snapshot: &mut Snapshot) -> LastNodeRead {
-        let (over, is_over) = watch::channel(false);
+    fn watch_snapshot(snapshot: &mut Snapshot) -> LastNodeRead {
+        let (end_sender, is_over) = watch::channel(false);
         let watches = std::mem::take(&mut snapshot.watches);
         let task = tokio::spawn(async move {
-            nodes::first(watches).await;
-            over.send_replace(true);
+            nodes::until_first_change(watches).await;
+            end_sender.send_replace(true);
             // A receiver may begin to wait only after a node has changed, and needs the sender even then. The sender is
             // therefore kept until all receivers are dropped.
-            over.closed().await;
+            end_sender.closed().await;
         });
         LastNodeRead::Watched {
             is_over,
@@ -149,16 +149,16 @@ impl ZooKeeperStore {
         {
             return Ok(None);
         }
-        let read = async {
+        let reading = async {
             let options = CreateMode::Persistent.with_acls(self.zookeeper.acls());
             client
                 .mkdir(&self.root, &options)
                 .await
                 .at("creating", &self.root)?;
             let (data, stat) = client.get_data(&self.root).await.at("reading", &self.root)?;
-            Ok::<_, ZooKeeperError>((data, stat, nodes::all(client, &self.root).await?))
+            Ok::<_, ZooKeeperError>((data, stat, nodes::read_all(client, &self.root).await?))
         };
-        let (data, stat, nodes) = read.await.map_err(|error| self.error(&error))?;
+        let (data, stat, nodes) = reading.await.map_err(|error| self.error(&error))?;
         for file in nodes.iter().filter_map(Self::file) {
             let is_changed = changes.iter().any(|change| change.path == file.path);
             let rival = OperationAndKind::parse(&file.text).filter(|_| !is_changed);
@@ -180,7 +180,7 @@ impl ZooKeeperStore {
     }
 
     async fn prepare(&self, client: &Client, change: &FileChange) -> Result<Option<NodeWrite>, StoreError> {
-        let Some((name, path)) = self.place_in(&change.path) else {
+        let Some((name, path)) = self.node_at(&change.path) else {
             let reason = format!("{} is not a node of this store", change.path.display());
             return Err(self.refused(reason));
         };
@@ -197,8 +197,8 @@ impl ZooKeeperStore {
                 "{path} has more than {MAX_NODE_BYTES} bytes, the limit for a node"
             )));
         }
-        let (found, version) = match client.get_data(path).await {
-            Ok((found, stat)) => (found, Some(stat.version)),
+        let (node_data, version) = match client.get_data(path).await {
+            Ok((bytes, stat)) => (bytes, Some(stat.version)),
             Err(Error::NoNode) => (Vec::new(), None),
             Err(source) => {
                 return Err(source)
@@ -206,8 +206,8 @@ impl ZooKeeperStore {
                     .map_err(|error| self.error(&error));
             }
         };
-        let text = (!found.is_empty())
-            .then(|| document::with_defaults(String::from_utf8_lossy(&found).into_owned(), &name));
+        let text = (!node_data.is_empty())
+            .then(|| document::with_defaults(String::from_utf8_lossy(&node_data).into_owned(), &name));
         if !document::are_the_same(text.as_deref(), change.before.as_deref()) {
             return Err(StoreError::ChangedMeanwhile {
                 path: change.path.clone(),
@@ -263,15 +263,15 @@ impl ZooKeeperStore {
         let Ok(client) = self.client().await else {
             return false;
         };
-        let look = async {
+        let check = async {
             for change in changes {
-                let mut written = change.clone();
-                written.before.clone_from(&change.after);
-                self.prepare(&client, &written).await?;
+                let mut identity_change = change.clone();
+                identity_change.before.clone_from(&change.after);
+                self.prepare(&client, &identity_change).await?;
             }
             Ok(())
         };
-        self.bounded(look).await.is_ok()
+        self.bounded(check).await.is_ok()
     }
 
     fn error(&self, error: &ZooKeeperError) -> StoreError {
@@ -308,7 +308,7 @@ impl DefinitionStore for ZooKeeperStore {
     }
 
     fn owns(&self, path: &Path) -> bool {
-        self.place_in(path).is_some()
+        self.node_at(path).is_some()
     }
 
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
@@ -325,7 +325,7 @@ impl DefinitionStore for ZooKeeperStore {
                 return Err(error);
             }
         };
-        *self.last() = Self::watched(&mut snapshot);
+        *self.last() = Self::watch_snapshot(&mut snapshot);
         let mut files: Vec<_> = snapshot.nodes.iter().filter_map(Self::file).collect();
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(files)

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// The keys of a container that are translated. All other keys are copied unchanged.
-const READ: [&str; 17] = [
+const READ_KEYS: [&str; 17] = [
     "hostname",
     "command",
     "args",
@@ -68,7 +68,7 @@ pub(super) fn container(
         },
         "NetLimit": network_limit,
     }));
-    keep_others(container, &READ, &mut into, &[]);
+    keep_others(container, &READ_KEYS, &mut into, &[]);
     Ok(into)
 }
 
@@ -147,10 +147,10 @@ fn environment(
             .text()
         {
             "" => variable.at("value").text().to_owned(),
-            "requests.cpu" => fixed(requests.cpus * 1000.0),
-            "requests.memory" => fixed(requests.memory),
-            "limits.cpu" => fixed(limits.cpus * 1000.0),
-            "limits.memory" => fixed(limits.memory),
+            "requests.cpu" => fixed_point(requests.cpus * 1000.0),
+            "requests.memory" => fixed_point(requests.memory),
+            "limits.cpu" => fixed_point(limits.cpus * 1000.0),
+            "limits.memory" => fixed_point(limits.memory),
             _ => continue,
         };
         into.insert(variable.at("name").text().to_owned(), value.into());
@@ -159,7 +159,7 @@ fn environment(
 }
 
 /// Formats a number as `%f` of Go does.
-fn fixed(number: f64) -> String {
+fn fixed_point(number: f64) -> String {
     format!("{number:.6}")
 }
 

@@ -44,34 +44,34 @@ pub(crate) struct Field(pub(crate) &'static str, pub(crate) GoType);
 impl GoType {
     /// Checks that a JSON value can be decoded as this type. Its keys must be spelled as in the type, including case.
     pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
-        let mut found = Vec::new();
-        self.check(value, "", &mut found);
-        let more = found.len().saturating_sub(MAX_REPORTED);
-        found.truncate(MAX_REPORTED);
-        match (found.is_empty(), more) {
+        let mut mistakes = Vec::new();
+        self.check(value, "", &mut mistakes);
+        let more = mistakes.len().saturating_sub(MAX_REPORTED);
+        mistakes.truncate(MAX_REPORTED);
+        match (mistakes.is_empty(), more) {
             (true, _) => Ok(()),
-            (false, 0) => Err(found.join("; ")),
-            (false, more) => Err(format!("{}; and {more} more mistakes", found.join("; "))),
+            (false, 0) => Err(mistakes.join("; ")),
+            (false, more) => Err(format!("{}; and {more} more mistakes", mistakes.join("; "))),
         }
     }
 
     /// Returns the path of every key that a value of this type can have, as a pattern.
     pub(crate) fn patterns(&self) -> Vec<PointerPattern> {
         // All paths are valid patterns, as a test checks, so `ok` drops none of them.
-        self.places()
+        self.key_paths()
             .iter()
             .filter_map(|text| text.parse().ok())
             .collect()
     }
 
-    pub(crate) fn places(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        self.collect_places("", &mut found);
-        found
+    pub(crate) fn key_paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        self.collect_key_paths("", &mut paths);
+        paths
     }
 
-    fn check(&self, value: &Value, place: &str, found: &mut Vec<String>) {
-        let right = match (self, value) {
+    fn check(&self, value: &Value, path: &str, mistakes: &mut Vec<String>) {
+        let is_valid = match (self, value) {
             (_, Value::Null) | (Self::Any, _) => true,
             (Self::Text, value) => value.is_string(),
             (Self::Time, value) => {
@@ -83,46 +83,46 @@ impl GoType {
             (Self::Integer(width), value) => width.holds(value),
             (Self::Texts, Value::Object(members)) => {
                 for (key, value) in members {
-                    Self::Text.check(value, &below(place, key), found);
+                    Self::Text.check(value, &member_path(path, key), mistakes);
                 }
                 true
             }
             (Self::List(element), Value::Array(values)) => {
                 for (index, value) in values.iter().enumerate() {
-                    let place = format!("{place}[{index}]");
+                    let item_path = format!("{path}[{index}]");
                     if value.is_null() && matches!(element, Self::Struct(_)) {
-                        found.push(format!("{place} is null"));
+                        mistakes.push(format!("{item_path} is null"));
                     }
-                    element.check(value, &place, found);
+                    element.check(value, &item_path, mistakes);
                 }
                 true
             }
             (Self::Struct(fields), Value::Object(members)) => {
                 for Field(key, kind) in *fields {
                     if let Some(value) = members.get(*key) {
-                        kind.check(value, &below(place, key), found);
+                        kind.check(value, &member_path(path, key), mistakes);
                     }
                 }
                 true
             }
             (Self::Texts | Self::List(_) | Self::Struct(_), _) => false,
         };
-        if !right {
-            let place = if place.is_empty() { "the body" } else { place };
-            found.push(format!("{place} is not {}", self.expected()));
+        if !is_valid {
+            let subject = if path.is_empty() { "the body" } else { path };
+            mistakes.push(format!("{subject} is not {}", self.expected()));
         }
     }
 
-    fn collect_places(&self, place: &str, found: &mut Vec<String>) {
+    fn collect_key_paths(&self, parent_path: &str, paths: &mut Vec<String>) {
         match self {
             Self::Struct(fields) => {
                 for Field(key, kind) in *fields {
-                    let place = format!("{place}/{key}");
-                    found.push(place.clone());
-                    kind.collect_places(&place, found);
+                    let path = format!("{parent_path}/{key}");
+                    paths.push(path.clone());
+                    kind.collect_key_paths(&path, paths);
                 }
             }
-            Self::List(element) => element.collect_places(&format!("{place}/*"), found),
+            Self::List(element) => element.collect_key_paths(&format!("{parent_path}/*"), paths),
             _ => {}
         }
     }
@@ -156,10 +156,10 @@ impl Width {
     }
 }
 
-fn below(place: &str, key: &str) -> String {
-    if place.is_empty() {
+fn member_path(parent_path: &str, key: &str) -> String {
+    if parent_path.is_empty() {
         key.to_owned()
     } else {
-        format!("{place}.{key}")
+        format!("{parent_path}.{key}")
     }
 }

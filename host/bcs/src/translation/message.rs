@@ -16,7 +16,7 @@ enum MessageType {
 }
 
 /// The keys of a client's message, the type `SendMsgOpeParam` of BCS.
-const READ: [&str; 7] = [
+const READ_KEYS: [&str; 7] = [
     "name",
     "namespace",
     "setid",
@@ -110,7 +110,7 @@ pub(super) fn message(message: CheckedView<'_>) -> Result<Value, TranslationFaul
         "CompleteTime": 0,
         "CreateTime": 0,
     }));
-    keep_others(message, &READ, &mut into, &OPTIONAL);
+    keep_others(message, &READ_KEYS, &mut into, &OPTIONAL);
     Ok(into.into())
 }
 

@@ -48,32 +48,32 @@ const DIGITS: usize = 30;
 
 fn hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = text.split_once(['p', 'P'])?;
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-    let is_written_right = !(whole.is_empty() && fraction.is_empty())
-        && (whole.bytes().chain(fraction.bytes())).all(|byte| byte.is_ascii_hexdigit())
+    let is_well_formed = !(integer.is_empty() && fraction.is_empty())
+        && (integer.bytes().chain(fraction.bytes())).all(|byte| byte.is_ascii_hexdigit())
         && !unsigned.is_empty()
         && unsigned.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_written_right {
+    if !is_well_formed {
         return None;
     }
-    let digits: String = format!("{whole}{fraction}").trim_start_matches('0').to_owned();
-    let counted = digits.get(..DIGITS).unwrap_or(&digits);
-    let mantissa = u128::from_str_radix(counted, 16).unwrap_or_default();
+    let digits: String = format!("{integer}{fraction}").trim_start_matches('0').to_owned();
+    let significant_digits = digits.get(..DIGITS).unwrap_or(&digits);
+    let mantissa = u128::from_str_radix(significant_digits, 16).unwrap_or_default();
     if mantissa == 0 {
         return Some(0.0);
     }
-    let dropped = i64::try_from(digits.len() - counted.len()).ok()?;
+    let dropped_count = i64::try_from(digits.len() - significant_digits.len()).ok()?;
     let fraction = i64::try_from(fraction.len()).ok()?;
     // The number is infinite if the exponent is above 10,000, and 0 if it is below -10,000. Exponents beyond these
     // limits need not be told apart.
-    let most = 10_000;
-    let written = match (exponent.parse::<i64>(), exponent.starts_with('-')) {
-        (Ok(exponent), _) => exponent.clamp(-most, most),
-        (Err(_), true) => -most,
-        (Err(_), false) => most,
+    let exponent_max = 10_000;
+    let clamped_exponent = match (exponent.parse::<i64>(), exponent.starts_with('-')) {
+        (Ok(exponent), _) => exponent.clamp(-exponent_max, exponent_max),
+        (Err(_), true) => -exponent_max,
+        (Err(_), false) => exponent_max,
     };
-    let exponent = i32::try_from(written + 4 * (dropped - fraction)).ok()?;
+    let exponent = i32::try_from(clamped_exponent + 4 * (dropped_count - fraction)).ok()?;
     #[expect(clippy::cast_precision_loss, reason = "the nearest number is what is wanted")]
     let number = mantissa as f64;
     let half = exponent / 2;
@@ -119,8 +119,8 @@ mod tests {
             ("0x1p-2000", Some(0.0)),
             ("0x0p99999999999999999999", Some(0.0)),
         ] {
-            let found = parse(text).filter(|number| !number.is_nan());
-            assert_eq!(found, expected, "{text:?}");
+            let quantity = parse(text).filter(|number| !number.is_nan());
+            assert_eq!(quantity, expected, "{text:?}");
         }
         for text in ["inf", "-Infinity", "1e400", "0x1p99999999999999999999"] {
             assert!(parse(text).is_some_and(f64::is_infinite), "{text}");

@@ -48,7 +48,7 @@ pub(super) fn workload(
     if object.at("metadata").at("name").text().contains('.') {
         return Err(TranslationFault::Name);
     }
-    let sent = match kind {
+    let scheduler_object = match kind {
         RequiredKind::Deployment => WithOriginal {
             members: deployment(object)?,
             original: Some(text),
@@ -62,7 +62,7 @@ pub(super) fn workload(
             original: Some(text),
         },
     };
-    serde_json::to_vec(&sent).map_err(|error| TranslationFault::Encode(error.to_string()))
+    serde_json::to_vec(&scheduler_object).map_err(|error| TranslationFault::Encode(error.to_string()))
 }
 
 pub(super) fn address(kind: RequiredKind, object: CheckedView<'_>) -> TargetValues {

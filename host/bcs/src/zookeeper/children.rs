@@ -185,20 +185,20 @@ fn publish<T: Child>(sender: &watch::Sender<Arc<ChildList<T>>>, children: Vec<T>
         is_read: true,
         stale_reason: None,
     };
-    sender.send_if_modified(|known| {
-        let is_new = **known != list;
+    sender.send_if_modified(|current| {
+        let is_new = **current != list;
         if is_new {
-            *known = Arc::new(list);
+            *current = Arc::new(list);
         }
         is_new
     });
 }
 
 fn publish_loss<T: Child>(sender: &watch::Sender<Arc<ChildList<T>>>, reason: &str) {
-    sender.send_if_modified(|known| {
-        let is_new = known.stale_reason.as_deref() != Some(reason);
+    sender.send_if_modified(|current| {
+        let is_new = current.stale_reason.as_deref() != Some(reason);
         if is_new {
-            Arc::make_mut(known).stale_reason = Some(reason.to_owned());
+            Arc::make_mut(current).stale_reason = Some(reason.to_owned());
         }
         is_new
     });

@@ -24,7 +24,7 @@ pub struct NodeRegistration {
 #[derive(Debug)]
 pub struct HeldRegistration {
     state: watch::Receiver<RegistrationState>,
-    wanted: watch::Sender<NodeGoal>,
+    goal: watch::Sender<NodeGoal>,
     stop: CancellationToken,
 }
 
@@ -59,7 +59,7 @@ impl HeldRegistration {
             reason: "not registered yet".to_owned(),
             is_refused: false,
         });
-        let wanted = watch::Sender::new(NodeGoal {
+        let goal = watch::Sender::new(NodeGoal {
             data: registration.data.clone(),
             is_present,
         });
@@ -67,28 +67,28 @@ impl HeldRegistration {
         tokio::spawn(keeper::keep(
             zookeeper,
             registration,
-            wanted.subscribe(),
+            goal.subscribe(),
             sender,
             stop.clone(),
         ));
-        Self { state, wanted, stop }
+        Self { state, goal, stop }
     }
 
     /// Sets the data of the node. If the node has to be created again later, it gets this data.
     pub fn update(&self, data: Bytes) {
-        self.change(|wanted| wanted.data = data);
+        self.change(|goal| goal.data = data);
     }
 
     /// Creates the node if `is_present` is true, or else removes it, as soon as possible.
     pub fn set_present(&self, is_present: bool) {
-        self.change(|wanted| wanted.is_present = is_present);
+        self.change(|goal| goal.is_present = is_present);
     }
 
     fn change(&self, change: impl FnOnce(&mut NodeGoal)) {
-        self.wanted.send_if_modified(|wanted| {
-            let before = wanted.clone();
-            change(wanted);
-            *wanted != before
+        self.goal.send_if_modified(|goal| {
+            let before = goal.clone();
+            change(goal);
+            *goal != before
         });
     }
 

@@ -61,10 +61,10 @@ impl NodeWatch {
         let (sender, receiver) = oneshot::channel();
         let runtime = Handle::current();
         tokio::spawn(async move {
-            let response = request.await.map(|(read, watcher)| {
+            let response = request.await.map(|(payload, watcher)| {
                 let event: Event = Box::pin(watcher.changed());
                 let event = Some(event);
-                (read, Self { event, runtime })
+                (payload, Self { event, runtime })
             });
             let _ = sender.send(response);
         });

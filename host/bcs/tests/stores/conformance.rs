@@ -143,10 +143,10 @@ pub(crate) async fn only_the_version_that_was_read_is_replaced<G: StoreFixture>(
     ground.put(&path, &text).await;
     let result = store.commit(&[replacement(&path, &third, &second)]).await;
     assert_changed_meanwhile(result, &path);
-    let read = store.read().await.unwrap();
-    assert_holds(&read, &[(&path, &text)]);
+    let files = store.read().await.unwrap();
+    assert_holds(&files, &[(&path, &text)]);
     store
-        .commit(&[replacement(&path, &read[0].text, &second)])
+        .commit(&[replacement(&path, &files[0].text, &second)])
         .await
         .unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
@@ -163,8 +163,8 @@ pub(crate) async fn only_the_version_that_was_read_is_deleted<G: StoreFixture>()
     assert_changed_meanwhile(result, &path);
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
-    let read = store.read().await.unwrap();
-    store.commit(&[deletion(&path, &read[0].text)]).await.unwrap();
+    let files = store.read().await.unwrap();
+    store.commit(&[deletion(&path, &files[0].text)]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[]);
     let result = store.commit(&[deletion(&path, &text)]).await;
     assert_changed_meanwhile(result, &path);
@@ -200,9 +200,9 @@ pub(crate) async fn two_stores_see_the_changes_of_each_other<G: StoreFixture>() 
     let path = location(&one);
     one.commit(&[creation(&path, &hooks("first"))]).await.unwrap();
     soon("the other's definition", other.changed()).await;
-    let read = other.read().await.unwrap();
-    assert_holds(&read, &[(&path, &hooks("first"))]);
-    let change = replacement(&path, &read[0].text, &hooks("second"));
+    let files = other.read().await.unwrap();
+    assert_holds(&files, &[(&path, &hooks("first"))]);
+    let change = replacement(&path, &files[0].text, &hooks("second"));
     other.commit(&[change]).await.unwrap();
     assert_holds(&one.read().await.unwrap(), &[(&path, &hooks("second"))]);
     other.commit(&[deletion(&path, &hooks("second"))]).await.unwrap();
@@ -218,19 +218,19 @@ pub(crate) async fn all_changes_of_a_commit_are_written_or_none<G: StoreFixture>
     let a = store.path_for(&id("a", "a")).unwrap();
     let b = store.path_for(&id("b", "b")).unwrap();
     let (in_a, in_b) = (document("a", "a", "a"), document("b", "b", "b"));
-    let good = [
+    let valid_changes = [
         creation(&a, &in_a),
         replacement(&path, &text, &hooks("second")),
         creation(&b, &in_b),
     ];
     if !G::TAKES_SEVERAL {
-        let result = store.commit(&good).await;
+        let result = store.commit(&valid_changes).await;
         assert!(matches!(result, Err(StoreError::OneAtATime { .. })), "{result:?}");
         assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
         return;
     }
     // (changes of one commit, path of the change that fails)
-    for (changes, wrong) in [
+    for (changes, failing_path) in [
         (vec![creation(&a, &in_a), creation(&path, &in_b)], &path),
         (
             vec![
@@ -249,10 +249,10 @@ pub(crate) async fn all_changes_of_a_commit_are_written_or_none<G: StoreFixture>
             &b,
         ),
     ] {
-        assert_changed_meanwhile(store.commit(&changes).await, wrong);
+        assert_changed_meanwhile(store.commit(&changes).await, failing_path);
         assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
     }
-    store.commit(&good).await.unwrap();
+    store.commit(&valid_changes).await.unwrap();
     let second = hooks("second");
     let expected = [(path.as_path(), second.as_str()), (&a, &in_a), (&b, &in_b)];
     assert_holds(&store.read().await.unwrap(), &expected);
@@ -268,51 +268,59 @@ pub(crate) async fn all_changes_of_a_commit_are_written_or_none<G: StoreFixture>
 pub(crate) async fn one_of_two_writers_succeeds<G: StoreFixture>() {
     let (ground, store, path, text) = with_hooks::<G>().await;
     let other = ground.open().await;
-    let mut there = text;
+    let mut stored_text = text;
     for round in 0..10 {
-        let (mine, yours) = (hooks(&format!("mine-{round}")), hooks(&format!("yours-{round}")));
+        let (first_text, second_text) = (hooks(&format!("mine-{round}")), hooks(&format!("yours-{round}")));
         let (one, two) = (
-            [replacement(&path, &there, &mine)],
-            [replacement(&path, &there, &yours)],
+            [replacement(&path, &stored_text, &first_text)],
+            [replacement(&path, &stored_text, &second_text)],
         );
         let results = tokio::join!(store.commit(&one), other.commit(&two));
-        there = match results {
-            (Ok(()), Err(StoreError::ChangedMeanwhile { .. })) => mine,
-            (Err(StoreError::ChangedMeanwhile { .. }), Ok(())) => yours,
+        stored_text = match results {
+            (Ok(()), Err(StoreError::ChangedMeanwhile { .. })) => first_text,
+            (Err(StoreError::ChangedMeanwhile { .. }), Ok(())) => second_text,
             results => panic!("{results:?}"),
         };
-        assert_holds(&store.read().await.unwrap(), &[(&path, &there)]);
+        assert_holds(&store.read().await.unwrap(), &[(&path, &stored_text)]);
     }
 }
 
 pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: StoreFixture>() {
     let ground = G::new(false).await;
     let (one, other) = (ground.open().await, ground.open().await);
-    let mine = one.path_for(&id("n", "mine")).unwrap();
-    let yours = other.path_for(&id("n", "yours")).unwrap();
+    let first_path = one.path_for(&id("n", "mine")).unwrap();
+    let second_path = other.path_for(&id("n", "yours")).unwrap();
     let text = |name: &str| document_for(0, "n", name, "hook");
     for round in 0..10 {
-        let first = [creation(&mine, &text("mine"))];
-        let second = [creation(&yours, &text("yours"))];
+        let first = [creation(&first_path, &text("mine"))];
+        let second = [creation(&second_path, &text("yours"))];
         let results = tokio::join!(one.commit(&first), other.commit(&second));
         let (path, name) = match &results {
-            (Ok(()), Err(StoreError::Conflict { .. })) => (&mine, "mine"),
-            (Err(StoreError::Conflict { .. }), Ok(())) => (&yours, "yours"),
+            (Ok(()), Err(StoreError::Conflict { .. })) => (&first_path, "mine"),
+            (Err(StoreError::Conflict { .. }), Ok(())) => (&second_path, "yours"),
             results => panic!("{round}: {results:?}"),
         };
-        let there = text(name);
-        assert_holds(&one.read().await.unwrap(), &[(path, &there)]);
+        let stored_text = text(name);
+        assert_holds(&one.read().await.unwrap(), &[(path, &stored_text)]);
         let third = one.path_for(&id("n", "third")).unwrap();
-        let taken = one.commit(&[creation(&third, &text("third"))]).await;
-        assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");
+        let creation_result = one.commit(&[creation(&third, &text("third"))]).await;
+        assert!(
+            matches!(creation_result, Err(StoreError::Conflict { .. })),
+            "{creation_result:?}"
+        );
         let elsewhere = document_for(1, "n", "third", "hook");
         one.commit(&[creation(&third, &elsewhere)]).await.unwrap();
-        let taken = one
+        let replacement_result = one
             .commit(&[replacement(&third, &elsewhere, &text("third"))])
             .await;
-        assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");
+        assert!(
+            matches!(replacement_result, Err(StoreError::Conflict { .. })),
+            "{replacement_result:?}"
+        );
         let changed = document_for(0, "n", name, "another");
-        one.commit(&[replacement(path, &there, &changed)]).await.unwrap();
+        one.commit(&[replacement(path, &stored_text, &changed)])
+            .await
+            .unwrap();
         one.commit(&[deletion(&third, &elsewhere)]).await.unwrap();
         one.commit(&[deletion(path, &changed)]).await.unwrap();
     }
@@ -320,7 +328,7 @@ pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: 
 
 pub(crate) async fn an_invalid_definition_can_be_read_and_replaced<G: StoreFixture>() {
     let (ground, store, path, text) = with_hooks::<G>().await;
-    let bad = store.path_for(&id("bkbcs", "bad")).unwrap();
+    let invalid_path = store.path_for(&id("bkbcs", "bad")).unwrap();
     for junk in [
         "\"junk\"",
         "[]",
@@ -329,22 +337,31 @@ pub(crate) async fn an_invalid_definition_can_be_read_and_replaced<G: StoreFixtu
         if G::HAS_SCHEMA && !junk.starts_with('{') {
             continue;
         }
-        ground.put(&bad, junk).await;
-        let read = store.read().await.unwrap();
-        let found = read.iter().find(|file| file.path == bad).unwrap();
-        assert_eq!(found.expected_id, Some(id("bkbcs", "bad")), "{junk}");
-        let good = read.iter().find(|file| file.path == path).unwrap();
-        assert_holds(std::slice::from_ref(good), &[(&path, &text)]);
+        ground.put(&invalid_path, junk).await;
+        let files = store.read().await.unwrap();
+        let invalid_file = files.iter().find(|file| file.path == invalid_path).unwrap();
+        assert_eq!(invalid_file.expected_id, Some(id("bkbcs", "bad")), "{junk}");
+        let valid_file = files.iter().find(|file| file.path == path).unwrap();
+        assert_holds(std::slice::from_ref(valid_file), &[(&path, &text)]);
         let repaired = document("bkbcs", "bad", "repaired");
         store
-            .commit(&[replacement(&bad, &found.text, &repaired)])
+            .commit(&[replacement(&invalid_path, &invalid_file.text, &repaired)])
             .await
             .unwrap();
-        assert_holds(&store.read().await.unwrap(), &[(&path, &text), (&bad, &repaired)]);
-        ground.put(&bad, junk).await;
-        let read = store.read().await.unwrap();
-        let found = read.iter().find(|file| file.path == bad).unwrap();
-        store.commit(&[deletion(&bad, &found.text)]).await.unwrap();
+        assert_holds(
+            &store.read().await.unwrap(),
+            &[(&path, &text), (&invalid_path, &repaired)],
+        );
+        ground.put(&invalid_path, junk).await;
+        let reread_files = store.read().await.unwrap();
+        let junk_file = reread_files
+            .iter()
+            .find(|file| file.path == invalid_path)
+            .unwrap();
+        store
+            .commit(&[deletion(&invalid_path, &junk_file.text)])
+            .await
+            .unwrap();
         assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
     }
 }
@@ -357,8 +374,8 @@ pub(crate) async fn an_unavailable_store_does_not_appear_empty<G: StoreFixture>(
     until_hook(&store, Some("first")).await;
     ground.lose().await;
     soon("the loss", store.changed()).await;
-    let read = until(&store, "no answer", Result::is_err).await;
-    let error = read.unwrap_err().to_string();
+    let outcome = until(&store, "no answer", Result::is_err).await;
+    let error = outcome.unwrap_err().to_string();
     assert!(error.contains(&store.location()), "{error}");
     let change = replacement(&path, &text, &hooks("second"));
     let result = store.commit(std::slice::from_ref(&change)).await;
@@ -397,13 +414,13 @@ pub(crate) async fn a_definition_of_every_valid_name_is_stored<G: StoreFixture>(
         store.commit(&[creation(&path, &text)]).await.unwrap();
         expected.push((path, text));
     }
-    let read = store.read().await.unwrap();
+    let files = store.read().await.unwrap();
     let pairs: Vec<_> = expected
         .iter()
         .map(|(path, text)| (path.as_path(), text.as_str()))
         .collect();
-    assert_holds(&read, &pairs);
-    for file in &read {
+    assert_holds(&files, &pairs);
+    for file in &files {
         let change = deletion(&file.path, &file.text);
         store.commit(&[change]).await.unwrap();
     }
@@ -426,19 +443,22 @@ pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
         {"name":"new","failurePolicy":"","clientConfig":{"caBundle":"","namespace":"","name":"","path":"","port":0,
          "url":"https://hooks.example.com/"},"namespaceSelector":{"operator":"NotIn","values":["a"]}}]}"#;
     let path = location(&store);
-    for written in [old, new] {
-        ground.put(&path, written).await;
-        let read = store.read().await.unwrap();
-        assert_eq!(ids(&read), [id("defaultGroup", "hooks")]);
+    for bcs_text in [old, new] {
+        ground.put(&path, bcs_text).await;
+        let files = store.read().await.unwrap();
+        assert_eq!(ids(&files), [id("defaultGroup", "hooks")]);
         let second = hooks("second");
         store
-            .commit(&[replacement(&path, &read[0].text, &second)])
+            .commit(&[replacement(&path, &files[0].text, &second)])
             .await
             .unwrap();
         assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
-        ground.put(&path, written).await;
-        let read = store.read().await.unwrap();
-        store.commit(&[deletion(&path, &read[0].text)]).await.unwrap();
+        ground.put(&path, bcs_text).await;
+        let reread_files = store.read().await.unwrap();
+        store
+            .commit(&[deletion(&path, &reread_files[0].text)])
+            .await
+            .unwrap();
         assert_holds(&store.read().await.unwrap(), &[]);
     }
 }

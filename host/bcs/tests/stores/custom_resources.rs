@@ -18,8 +18,8 @@ use crate::{
 const PLURAL: &str = "admissionwebhookconfigurations";
 
 pub(crate) fn resource_of(path: &Path) -> (&str, &str) {
-    let place = path.to_str().unwrap().strip_prefix("customresources:").unwrap();
-    place.split_once('/').unwrap()
+    let full_name = path.to_str().unwrap().strip_prefix("customresources:").unwrap();
+    full_name.split_once('/').unwrap()
 }
 
 impl StoreFixture for Setting {
@@ -84,16 +84,16 @@ async fn resources_have_the_names_that_bcs_gives_them() {
             name: name.to_owned(),
         };
         let path = store.path_for(&id);
-        let place = path.as_deref().map(|path| {
+        let full_name = path.as_deref().map(|path| {
             let (namespace, name) = resource_of(path);
             format!("{namespace}/{name}")
         });
-        match (&place, expected) {
-            (Some(place), Some(expected)) => match expected.strip_suffix('*') {
-                Some(start) => assert!(place.starts_with(start), "{place}"),
-                None => assert_eq!(place, expected),
+        match (&full_name, expected) {
+            (Some(actual), Some(expected)) => match expected.strip_suffix('*') {
+                Some(start) => assert!(actual.starts_with(start), "{actual}"),
+                None => assert_eq!(actual, expected),
             },
-            (place, expected) => assert_eq!(place.as_deref(), expected, "{kind} {name}"),
+            (other, expected) => assert_eq!(other.as_deref(), expected, "{kind} {name}"),
         }
     }
     for path in [
@@ -114,7 +114,7 @@ async fn missing_metadata_is_taken_from_the_resource() {
     let store = setting.open().await;
     let hooks: Value = serde_json::from_str(&document("", "", "hook")).unwrap();
     // (namespace and name of the resource, metadata in the resource's spec, expected name of the definition)
-    for (place, metadata, expected) in [
+    for (resource, metadata, expected) in [
         (("bkbcs", "a"), None, id("bkbcs", "a")),
         (("elsewhere", "a"), Some(json!(null)), id("elsewhere", "a")),
         (
@@ -136,14 +136,14 @@ async fn missing_metadata_is_taken_from_the_resource() {
         if let Some(metadata) = metadata {
             spec["metadata"] = metadata;
         }
-        put(&setting, place, spec);
-        let read = store.read().await.unwrap();
-        assert_eq!(ids(&read), std::slice::from_ref(&expected), "{place:?}");
-        let path = read[0].path.clone();
-        assert_eq!(resource_of(&path), place);
+        put(&setting, resource, spec);
+        let files = store.read().await.unwrap();
+        assert_eq!(ids(&files), std::slice::from_ref(&expected), "{resource:?}");
+        let path = files[0].path.clone();
+        assert_eq!(resource_of(&path), resource);
         let (namespace, name) = expected.name.split_once('/').unwrap();
         let text = document(namespace, name, "other");
-        let change = replacement(&path, &read[0].text, &text);
+        let change = replacement(&path, &files[0].text, &text);
         store.commit(&[change]).await.unwrap();
         assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
         store.commit(&[deletion(&path, &text)]).await.unwrap();
@@ -164,10 +164,10 @@ async fn parsing_an_invalid_definition_reports_the_mistake() {
         let mut object = object;
         object["metadata"] = json!({"name": "a", "namespace": "bkbcs"});
         setting.server.put(PLURAL, object.clone());
-        let read = store.read().await.unwrap();
-        let mistakes = admittance_definitions::load_text("a", &read[0].text).unwrap_err();
+        let files = store.read().await.unwrap();
+        let mistakes = admittance_definitions::load_text("a", &files[0].text).unwrap_err();
         assert!(mistakes.to_string().contains(expected), "{object}: {mistakes}");
-        let change = deletion(&read[0].path, &read[0].text);
+        let change = deletion(&files[0].path, &files[0].text);
         store.commit(&[change]).await.unwrap();
     }
     for text in ["kind: admissionwebhook", r#"{"kind":"AdmissionChain"}"#] {
@@ -192,10 +192,13 @@ async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
     let change = replacement(&path, &text, &second);
     store.commit(&[change]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
-    let there = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
-    assert_eq!(there["metadata"]["labels"]["team"], "x", "{there}");
+    let stored_object = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
+    assert_eq!(
+        stored_object["metadata"]["labels"]["team"], "x",
+        "{stored_object}"
+    );
 
-    let mut other = there.clone();
+    let mut other = stored_object.clone();
     other["spec"] = serde_json::from_str(&text).unwrap();
     for verb in ["replace", "delete"] {
         setting.server.put_before(verb, PLURAL, other.clone());
@@ -247,8 +250,8 @@ async fn a_forbidden_operation_is_reported() {
     assert!(words.contains("give this program's account `create`"), "{words}");
 
     setting.server.remove_kind(PLURAL);
-    let read = until(&store, "no such kind", Result::is_err).await;
-    let words = read.unwrap_err().to_string();
+    let outcome = until(&store, "no such kind", Result::is_err).await;
+    let words = outcome.unwrap_err().to_string();
     assert!(
         words.contains("install their CustomResourceDefinition"),
         "{words}"

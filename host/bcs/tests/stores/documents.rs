@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 /// Only a failed test reaches this timeout.
 const NEVER: Duration = Duration::from_secs(120);
 
-/// Awaits a future, and panics with `what` after a timeout.
-pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+/// Awaits a future, and panics with `event` after a timeout.
+pub(crate) async fn soon<T>(event: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(NEVER, future).await {
         Ok(result) => result,
-        Err(_) => panic!("it did not come about: {what}"),
+        Err(_) => panic!("it did not come about: {event}"),
     }
 }
 
@@ -78,11 +78,11 @@ pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)])
         .map(|(path, text)| (path.to_path_buf(), value(text)))
         .collect();
     expected.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let found: Vec<_> = files
+    let actual: Vec<_> = files
         .iter()
         .map(|file| (file.path.clone(), value(&file.text)))
         .collect();
-    assert_eq!(found, expected);
+    assert_eq!(actual, expected);
     for file in files {
         let text = value(&file.text);
         let metadata = &text["metadata"];
@@ -95,7 +95,7 @@ pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)])
 }
 
 pub(crate) fn ids(files: &[DefinitionFile]) -> Vec<DefinitionId> {
-    let alone = |file: &DefinitionFile| {
+    let only_id = |file: &DefinitionFile| {
         let set = DefinitionSet::of_files(vec![file.clone()]);
         let chains = set.chains();
         assert!(chains.is_ok(), "{}: {chains:?}", file.text);
@@ -103,7 +103,7 @@ pub(crate) fn ids(files: &[DefinitionFile]) -> Vec<DefinitionId> {
         assert_eq!(documents.len(), 1, "{}", file.text);
         documents[0].id.clone()
     };
-    files.iter().map(alone).collect()
+    files.iter().map(only_id).collect()
 }
 
 pub(crate) fn assert_changed_meanwhile(result: Result<(), StoreError>, path: &Path) {
@@ -116,17 +116,17 @@ pub(crate) fn assert_changed_meanwhile(result: Result<(), StoreError>, path: &Pa
     }
 }
 
-/// Reads the store at once and after every change, until the result satisfies `is_it`, and returns that result.
+/// Reads the store at once and after every change, until the result satisfies `is_expected`, and returns that result.
 pub(crate) async fn until(
     store: &impl DefinitionStore,
-    what: &str,
-    is_it: impl Fn(&Result<Vec<DefinitionFile>, StoreError>) -> bool,
+    event: &str,
+    is_expected: impl Fn(&Result<Vec<DefinitionFile>, StoreError>) -> bool,
 ) -> Result<Vec<DefinitionFile>, StoreError> {
-    soon(what, async {
+    soon(event, async {
         loop {
-            let read = store.read().await;
-            if is_it(&read) {
-                return read;
+            let outcome = store.read().await;
+            if is_expected(&outcome) {
+                return outcome;
             }
             store.changed().await;
         }
@@ -136,11 +136,11 @@ pub(crate) async fn until(
 
 /// Reads the store until its only definition has this hook or, for `None`, until it is empty.
 pub(crate) async fn until_hook(store: &impl DefinitionStore, hook: Option<&str>) {
-    let is_it = |read: &Result<Vec<DefinitionFile>, StoreError>| match (read, hook) {
+    let has_hook = |outcome: &Result<Vec<DefinitionFile>, StoreError>| match (outcome, hook) {
         (Ok(files), Some(hook)) => files.len() == 1 && files[0].text.contains(&format!("\"{hook}\"")),
         (Ok(files), None) => files.is_empty(),
         (Err(_), _) => false,
     };
-    let what = format!("{hook:?} in {}", store.location());
-    until(store, &what, is_it).await.unwrap();
+    let event = format!("{hook:?} in {}", store.location());
+    until(store, &event, has_hook).await.unwrap();
 }

@@ -77,14 +77,14 @@ impl EtcdAndApiServer {
         let directory = TempDir::new().unwrap();
         let path = directory.path();
         let [clients, peers, address] = free_addresses();
-        let kept = format!("http://{clients}");
-        let peers = format!("http://{peers}");
+        let etcd_url = format!("http://{clients}");
+        let peer_url = format!("http://{peers}");
         let etcd = [
-            format!("--listen-client-urls={kept}"),
-            format!("--advertise-client-urls={kept}"),
-            format!("--listen-peer-urls={peers}"),
-            format!("--initial-advertise-peer-urls={peers}"),
-            format!("--initial-cluster=default={peers}"),
+            format!("--listen-client-urls={etcd_url}"),
+            format!("--advertise-client-urls={etcd_url}"),
+            format!("--listen-peer-urls={peer_url}"),
+            format!("--initial-advertise-peer-urls={peer_url}"),
+            format!("--initial-cluster=default={peer_url}"),
             "--data-dir=etcd".to_owned(),
             "--unsafe-no-fsync".to_owned(),
             "--logger=zap".to_owned(),
@@ -92,7 +92,7 @@ impl EtcdAndApiServer {
         let etcd = Program::start("etcd", &etcd, path);
         write_files(path, address);
         let arguments = [
-            format!("--etcd-servers={kept}"),
+            format!("--etcd-servers={etcd_url}"),
             format!("--bind-address={}", address.ip()),
             format!("--secure-port={}", address.port()),
             format!("--advertise-address={}", address.ip()),
@@ -179,8 +179,8 @@ impl EtcdAndApiServer {
 
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     // All listeners stay open until every port is chosen, so that no port is chosen twice.
-    let held = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-    held.map(|listener| listener.local_addr().unwrap())
+    let listeners = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
 }
 
 fn write_files(directory: &Path, address: SocketAddr) {
@@ -250,9 +250,9 @@ impl StoreFixture for BorrowedApiServer {
             Some(kubernetes) => kubernetes,
             None => EtcdAndApiServer::start().await,
         };
-        let listed = kubernetes.request(Method::GET, RESOURCES, None).await.unwrap();
-        let listed: Value = serde_json::from_str(&listed).unwrap();
-        for item in listed["items"].as_array().unwrap() {
+        let response_text = kubernetes.request(Method::GET, RESOURCES, None).await.unwrap();
+        let listing: Value = serde_json::from_str(&response_text).unwrap();
+        for item in listing["items"].as_array().unwrap() {
             let text = |field: &str| item["metadata"][field].as_str().unwrap();
             let path = format!("customresources:{}/{}", text("namespace"), text("name"));
             let (path, _) = kubernetes.path_of(Path::new(&path));
@@ -277,17 +277,17 @@ impl StoreFixture for BorrowedApiServer {
             "spec": serde_json::from_str::<Value>(text).unwrap(),
         });
         match kubernetes.request(Method::GET, &path, None).await {
-            Ok(there) => {
-                let there: Value = serde_json::from_str(&there).unwrap();
-                object["metadata"] = there["metadata"].clone();
+            Ok(response_text) => {
+                let stored_object: Value = serde_json::from_str(&response_text).unwrap();
+                object["metadata"] = stored_object["metadata"].clone();
                 kubernetes
                     .request(Method::PUT, &path, Some(&object))
                     .await
                     .unwrap();
             }
             Err(_) => {
-                let home = json!({"metadata": {"name": namespace}});
-                kubernetes.post("/api/v1/namespaces", &home).await;
+                let namespace_object = json!({"metadata": {"name": namespace}});
+                kubernetes.post("/api/v1/namespaces", &namespace_object).await;
                 kubernetes
                     .request(Method::POST, &collection, Some(&object))
                     .await

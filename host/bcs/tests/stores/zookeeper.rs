@@ -166,8 +166,8 @@ async fn nodes_with_unusual_content_are_read() {
     nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
     nodes.write("n/b/deeper", b"whatever").await;
     until_hook(&store, Some("b")).await;
-    let read = store.read().await.unwrap();
-    let refused = store.commit(&[deletion(&read[0].path, &read[0].text)]).await;
+    let files = store.read().await.unwrap();
+    let refused = store.commit(&[deletion(&files[0].path, &files[0].text)]).await;
     let error = refused.unwrap_err();
     assert!(matches!(error, StoreError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("has nodes below it"), "{error}");
@@ -188,8 +188,8 @@ async fn nodes_with_unusual_content_are_read() {
 
     // Invalid UTF-8 is replaced, as in Go.
     nodes.write("n/c", b"\xff\xfe").await;
-    let read = store.read().await.unwrap();
-    let texts: Vec<_> = read.iter().map(|file| file.text.as_str()).collect();
+    let files_with_invalid = store.read().await.unwrap();
+    let texts: Vec<_> = files_with_invalid.iter().map(|file| file.text.as_str()).collect();
     assert_eq!(texts, [text.as_str(), "\u{fffd}\u{fffd}"]);
     let c = store.path_for(&id("n", "c")).unwrap();
     store.commit(&[deletion(&c, texts[1])]).await.unwrap();
@@ -199,11 +199,11 @@ async fn nodes_with_unusual_content_are_read() {
     let nameless = text.replace(r#""metadata":{"name":"a","namespace":"n"},"#, "");
     assert_ne!(nameless, text);
     nodes.write("n/a", nameless.as_bytes()).await;
-    let read = store.read().await.unwrap();
-    assert_eq!(ids(&read), [id("n", "a")]);
+    let nameless_files = store.read().await.unwrap();
+    assert_eq!(ids(&nameless_files), [id("n", "a")]);
     nodes.write("n/a", b"{").await;
-    let read = store.read().await.unwrap();
-    assert_eq!(read[0].text, "{");
+    let truncated_files = store.read().await.unwrap();
+    assert_eq!(truncated_files[0].text, "{");
     let change = replacement(&path, "{", &text);
     store.commit(&[change]).await.unwrap();
     for text in ["kind: admissionwebhook", r#"{"kind":"AdmissionChain"}"#] {
@@ -277,9 +277,9 @@ async fn nodes_of(user: &str, password: &str) {
     let same = nodes.store(config(password));
     assert_holds(&same.read().await.unwrap(), &[(&path, &text)]);
     for other in [nodes.store(config("another")), nodes.open().await] {
-        let read = other.read().await.unwrap_err();
-        let written = other.commit(&[deletion(&path, &text)]).await.unwrap_err();
-        for error in [read, written] {
+        let read_error = other.read().await.unwrap_err();
+        let commit_error = other.commit(&[deletion(&path, &text)]).await.unwrap_err();
+        for error in [read_error, commit_error] {
             assert!(matches!(error, StoreError::Refused { .. }), "{error}");
             assert!(error.to_string().contains("`digest`"), "{error}");
         }

@@ -29,9 +29,9 @@ async fn registered_path(
 
 #[tokio::test]
 async fn only_the_user_that_created_a_node_may_use_it() {
-    let ours = ZooKeeper::open(as_user("secret"));
-    let (registered, path) = registered_path(&ours, "/acl/of/user").await;
-    let client = ours.client().await.unwrap();
+    let zookeeper = ZooKeeper::open(as_user("secret"));
+    let (registered, path) = registered_path(&zookeeper, "/acl/of/user").await;
+    let client = zookeeper.client().await.unwrap();
     for path in [path.as_str(), "/acl/of/user", "/acl/of"] {
         let (acl, _) = client.get_acl(path).await.unwrap();
         let [entry] = acl.as_slice() else {
@@ -54,11 +54,11 @@ async fn only_the_user_that_created_a_node_may_use_it() {
 
 #[tokio::test]
 async fn other_users_are_refused_with_a_reason() {
-    let ours = ZooKeeper::open(as_user("secret"));
-    let _registered = registered_path(&ours, "/acl/of/ours").await;
+    let owner = ZooKeeper::open(as_user("secret"));
+    let _registered = registered_path(&owner, "/acl/of/ours").await;
     for config in [as_user("another"), config(shared())] {
-        let theirs = ZooKeeper::open(config);
-        let members = theirs.members("/acl/of/ours");
+        let other_user = ZooKeeper::open(config);
+        let members = other_user.members("/acl/of/ours");
         let list = until(&mut members.receiver(), |list| {
             list.stale_reason
                 .as_ref()
@@ -70,7 +70,7 @@ async fn other_users_are_refused_with_a_reason() {
             "{list:?}"
         );
         assert!(!list.is_read, "{list:?}");
-        let refused = theirs.register(registration("/acl/of/ours", "y"));
+        let refused = other_user.register(registration("/acl/of/ours", "y"));
         until(
             &mut refused.states(),
             |state| matches!(state, RegistrationState::Missing { reason, .. } if reason.contains("not allowed")),
@@ -96,6 +96,9 @@ async fn nodes_that_are_created_without_a_user_are_open_to_everyone() {
 
 #[test]
 fn debug_output_of_a_zookeeper_user_does_not_contain_the_password() {
-    let shown = format!("{:?}", ZooKeeperDigest::new("bcs", "secret"));
-    assert!(shown.contains("bcs") && !shown.contains("secret"), "{shown}");
+    let debug_text = format!("{:?}", ZooKeeperDigest::new("bcs", "secret"));
+    assert!(
+        debug_text.contains("bcs") && !debug_text.contains("secret"),
+        "{debug_text}"
+    );
 }

@@ -101,12 +101,12 @@ struct RunningServer {
 impl TestZooKeeper {
     /// Starts a server that forms an ensemble alone, and waits until it is ready.
     pub(crate) fn start() -> Self {
-        let mut server = Self::prepared(free_addresses::<1>()[0], "");
+        let mut server = Self::prepare(free_addresses::<1>()[0], "");
         server.start_again();
         server
     }
 
-    fn prepared(address: SocketAddr, more: &str) -> Self {
+    fn prepare(address: SocketAddr, more: &str) -> Self {
         let class_path = class_path();
         let directory = tempfile::Builder::new().prefix("zookeeper").tempdir().unwrap();
         let (configuration, data) = (directory.path().join("zoo.cfg"), directory.path().join("data"));
@@ -179,9 +179,9 @@ impl TestZooKeeper {
         let begin = Instant::now();
         while mode(&self.address).is_none() {
             let running = self.running.as_mut().unwrap();
-            let ended = running.keeper.try_wait().unwrap();
+            let exit_status = running.keeper.try_wait().unwrap();
             assert!(
-                ended.is_none() && begin.elapsed() < NEVER,
+                exit_status.is_none() && begin.elapsed() < NEVER,
                 "ZooKeeper does not start: {}",
                 fs::read_to_string(&self.log).unwrap_or_default()
             );
@@ -243,7 +243,7 @@ impl Ensemble {
         }
         let mut servers = Vec::new();
         for (index, [client, ..]) in addresses.iter().enumerate() {
-            let server = TestZooKeeper::prepared(*client, &peers);
+            let server = TestZooKeeper::prepare(*client, &peers);
             fs::write(server.folder().join("data/myid"), (index + 1).to_string()).unwrap();
             servers.push(server);
         }
@@ -291,7 +291,7 @@ pub(crate) fn shared() -> &'static str {
     static SHARED: OnceLock<TestZooKeeper> = OnceLock::new();
     SHARED
         .get_or_init(|| {
-            let mut server = TestZooKeeper::prepared(free_addresses::<1>()[0], "");
+            let mut server = TestZooKeeper::prepare(free_addresses::<1>()[0], "");
             // The server is kept in a static, which is never dropped. The keeper process therefore removes the
             // directory of the server.
             let _stays = server.directory.take().unwrap().keep();
@@ -337,8 +337,8 @@ fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     let [.., high, low] = process::id().to_be_bytes();
     let ip = Ipv4Addr::new(127, high | 0x80, low, COUNT.fetch_add(1, Ordering::Relaxed));
     // All listeners stay open until every port is chosen, so that no port is chosen twice.
-    let held = [(); N].map(|()| TcpListener::bind((ip, 0)).unwrap());
-    held.map(|listener| listener.local_addr().unwrap())
+    let listeners = [(); N].map(|()| TcpListener::bind((ip, 0)).unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
 }
 
 fn class_path() -> String {

@@ -11,7 +11,7 @@ use tokio::{
 use crate::frames::{number, read, write};
 
 /// The operations of ZooKeeper 3.4 in `ZooDefs.OpCode`, from `create` to `createSession` and `closeSession`.
-const KNOWN: [i32; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 100, 101, -10, -11];
+const KNOWN_OPERATIONS: [i32; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 100, 101, -10, -11];
 
 /// A proxy that closes the connection when a client uses an operation that ZooKeeper 3.4 lacks.
 pub(crate) struct OldServer {
@@ -28,14 +28,19 @@ impl OldServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (unknown, breaks) = (Arc::<Mutex<Vec<i32>>>::default(), watch::Sender::new(0));
-        let (seen, told) = (unknown.clone(), breaks.clone());
+        let (task_unknown, task_breaks) = (unknown.clone(), breaks.clone());
         let (count, accepted) = watch::channel(0);
         let task = tokio::spawn(async move {
             loop {
                 let (client, _) = listener.accept().await.unwrap();
                 count.send_modify(|count| *count += 1);
                 let server = TcpStream::connect(server).await.unwrap();
-                tokio::spawn(relay(client, server, seen.clone(), told.subscribe()));
+                tokio::spawn(relay(
+                    client,
+                    server,
+                    task_unknown.clone(),
+                    task_breaks.subscribe(),
+                ));
             }
         });
         Self {
@@ -84,7 +89,7 @@ async fn relay(
         while let Some(frame) = read(&mut from_client).await {
             let operation = number(&frame, 4).unwrap();
             // The first frame opens a session and has no operation, so it is not checked.
-            if !is_first && !KNOWN.contains(&operation) {
+            if !is_first && !KNOWN_OPERATIONS.contains(&operation) {
                 unknown.lock().unwrap().push(operation);
                 return;
             }

@@ -17,9 +17,9 @@ async fn path(registered: &HeldRegistration) -> String {
 }
 
 async fn path_after(registered: &HeldRegistration, before: &str) -> String {
-    let is_it =
+    let is_expected =
         |state: &RegistrationState| matches!(state, RegistrationState::Registered { path } if path != before);
-    until(&mut registered.states(), is_it).await;
+    until(&mut registered.states(), is_expected).await;
     path(registered).await
 }
 
@@ -163,8 +163,8 @@ async fn a_registration_in_progress_can_be_withdrawn() {
         }
         registered.withdraw().await;
         let client = zookeeper.client().await.unwrap();
-        let left = client.list_children(parent).await.unwrap_or_default();
-        assert!(left.is_empty(), "after {turns}: {left:?}");
+        let remaining_nodes = client.list_children(parent).await.unwrap_or_default();
+        assert!(remaining_nodes.is_empty(), "after {turns}: {remaining_nodes:?}");
     }
 }
 
@@ -174,9 +174,9 @@ async fn a_dropped_registration_has_no_node() {
     let client = other_client(shared()).await;
     let registered = zookeeper.register(registration("/dropped", "x"));
     let path = path(&registered).await;
-    let (_, gone) = client.check_and_watch_stat(&path).await.unwrap();
+    let (_, node_watcher) = client.check_and_watch_stat(&path).await.unwrap();
     drop(registered);
-    soon(gone.changed()).await;
+    soon(node_watcher.changed()).await;
     assert_eq!(client.check_stat(&path).await, Ok(None));
 }
 
@@ -231,8 +231,11 @@ async fn a_missing_root_node_is_reported() {
         .await
         .unwrap();
     let path = path(&registered).await;
-    let whole = format!("/below/this{path}");
-    assert!(client.check_stat(&whole).await.unwrap().is_some(), "{whole}");
+    let full_path = format!("/below/this{path}");
+    assert!(
+        client.check_stat(&full_path).await.unwrap().is_some(),
+        "{full_path}"
+    );
     let members = zookeeper.members("/parent");
     until(&mut members.receiver(), |list| list.children.len() == 1).await;
 }

@@ -16,8 +16,8 @@ async fn a_session_that_expired_is_followed_by_another() {
     let first = session(&zookeeper, None).await;
     let mut states = zookeeper.states();
     server.expire(first.0);
-    let lost = until(&mut states, |state| !state.is_connected()).await;
-    assert!(matches!(&lost, SessionState::Lost { .. }), "{lost:?}");
+    let lost_state = until(&mut states, |state| !state.is_connected()).await;
+    assert!(matches!(&lost_state, SessionState::Lost { .. }), "{lost_state:?}");
     let second = session(&zookeeper, Some(first)).await;
     // The server keeps the connection of the first session open for a while, although that session has expired. The
     // test therefore waits until only the second session is left.
@@ -38,10 +38,10 @@ async fn a_session_survives_a_restart_of_its_server() {
     let first = session(&zookeeper, None).await;
     server.stop();
     let mut states = zookeeper.states();
-    let lost = until(&mut states, |state| !state.is_connected()).await;
+    let lost_state = until(&mut states, |state| !state.is_connected()).await;
     assert!(
-        matches!(&lost, SessionState::Lost { reason, .. } if reason == "the connection was lost"),
-        "{lost:?}"
+        matches!(&lost_state, SessionState::Lost { reason, .. } if reason == "the connection was lost"),
+        "{lost_state:?}"
     );
     server.start_again();
     assert_eq!(session(&zookeeper, None).await, first);

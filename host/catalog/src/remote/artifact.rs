@@ -24,19 +24,19 @@ impl Fetch<'_> {
     pub(super) async fn oci(
         &self,
         artifact: &OciReference,
-        recorded: RecordedModule,
+        recorded_module: RecordedModule,
     ) -> Result<FetchedModule, Error> {
         let repository = self
             .inner
             .remote
             .repository(artifact, RegistryAccess::Pull, self.progress);
         let version = TagOrDigest::from_reference(artifact);
-        if let Some((found, resolution)) = recorded
+        if let Some((fetched_module, resolution)) = recorded_module
             && let Some((digest, _)) = resolution.manifest
             && repository.manifest_digest(&version).await? == Some(digest)
         {
             self.record_again(resolution).await;
-            return Ok(found);
+            return Ok(fetched_module);
         }
         let mut manifest = existing_manifest(&repository, &version).await?;
         if let Some(entry) = entry_of_index(artifact, &manifest)? {
@@ -44,36 +44,36 @@ impl Fetch<'_> {
         }
         let layer = ModuleLayer::of_manifest(artifact, &manifest)?;
         let (bytes, digest) = if layer.is_archive {
-            let bytes = Box::pin(self.unpacked(&repository, layer)).await?;
+            let bytes = Box::pin(self.unpack_module(&repository, layer)).await?;
             let digest = Digest::of(&bytes);
             check_pin(&self.reference.to_string(), self.pinned, digest)?;
-            let kept = bytes.clone();
-            let kept = self
+            let bytes_copy = bytes.clone();
+            let insertion = self
                 .inner
-                .in_store(move |store| store.insert_bytes(digest, &kept));
-            kept.await?.transpose()?;
+                .in_store(move |store| store.insert_bytes(digest, &bytes_copy));
+            insertion.await?.transpose()?;
             (bytes, digest)
         } else {
             check_pin(&self.reference.to_string(), self.pinned, layer.digest)?;
             let bytes = match self.stored_bytes(layer.digest).await? {
                 Some(bytes) => bytes,
-                None => self.layer(&repository, layer).await?,
+                None => self.download_layer(&repository, layer).await?,
             };
             (bytes, layer.digest)
         };
-        let found = FetchedModule {
+        let fetched_module = FetchedModule {
             bytes,
             digest,
             manifest: Some(manifest),
         };
-        self.record(&found, None).await?;
-        Ok(found)
+        self.record(&fetched_module, None).await?;
+        Ok(fetched_module)
     }
 
-    async fn layer(&self, repository: &Repository<'_>, layer: ModuleLayer) -> Result<Bytes, Error> {
-        let (place, name) = (self.reference.to_string(), layer.digest.to_string());
+    async fn download_layer(&self, repository: &Repository<'_>, layer: ModuleLayer) -> Result<Bytes, Error> {
+        let (location, name) = (self.reference.to_string(), layer.digest.to_string());
         let download = Download {
-            place: &place,
+            location: &location,
             name: &name,
             digest: Some(layer.digest),
             size: Some(layer.size),
@@ -84,10 +84,10 @@ impl Fetch<'_> {
             |headers| repository.blob(layer.digest, headers),
             |bytes, actual| {
                 if actual == layer.digest {
-                    check_magic(&place, bytes)
+                    check_magic(&location, bytes)
                 } else {
-                    let place = format!("{place} (the layer {name})");
-                    Err(Error::ContentMismatch { place, actual })
+                    let location = format!("{location} (the layer {name})");
+                    Err(Error::ContentMismatch { location, actual })
                 }
             },
         );
@@ -98,11 +98,11 @@ impl Fetch<'_> {
 impl Fetch<'_> {
     /// Downloads and unpacks a layer that is an archive with the module in it. Such images are small, so a download
     /// that breaks is not resumed; it starts again from the first byte.
-    async fn unpacked(&self, repository: &Repository<'_>, layer: ModuleLayer) -> Result<Bytes, Error> {
-        let place = self.reference.to_string();
+    async fn unpack_module(&self, repository: &Repository<'_>, layer: ModuleLayer) -> Result<Bytes, Error> {
+        let location = self.reference.to_string();
         let limit = self.inner.size_limit;
         let too_large = |size| Error::ModuleTooLarge {
-            place: place.clone(),
+            location: location.clone(),
             size,
             limit,
         };
@@ -111,21 +111,21 @@ impl Fetch<'_> {
         }
         let blob = repository.small_blob(layer.digest, limit).await?;
         let archive = blob.ok_or_else(|| Error::NotFound {
-            place: place.clone(),
+            location: location.clone(),
             message: "the registry has no such layer".to_owned(),
         })?;
-        let found = on_disk(move || module_in(&archive, limit)).await?;
-        match found
-            .map_err(|error| Error::bad_answer(&place, format!("its layer cannot be unpacked: {error}")))?
+        let extracted_module = on_disk(move || module_in(&archive, limit)).await?;
+        match extracted_module
+            .map_err(|error| Error::bad_answer(&location, format!("its layer cannot be unpacked: {error}")))?
         {
             Some(Ok(module)) => {
-                check_magic(&place, &module)?;
+                check_magic(&location, &module)?;
                 Ok(module)
             }
             Some(Err(size)) => Err(too_large(size)),
             None => {
-                let found = format!("an image whose last layer has no file `{IN_ARCHIVE}`");
-                Err(not_an_artifact(repository.artifact, found))
+                let content = format!("an image whose last layer has no file `{IN_ARCHIVE}`");
+                Err(not_an_artifact(repository.artifact, content))
             }
         }
     }
@@ -134,8 +134,8 @@ impl Fetch<'_> {
 /// Extracts the module from an archive; returns `None` if the archive has none. If the module is larger than `limit`,
 /// the inner error is the size of the module.
 fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>>> {
-    let unpacked = MultiGzDecoder::new(archive).take(limit.saturating_mul(3));
-    for entry in tar::Archive::new(unpacked).entries()? {
+    let decoder = MultiGzDecoder::new(archive).take(limit.saturating_mul(3));
+    for entry in tar::Archive::new(decoder).entries()? {
         let mut entry = entry?;
         let is_module = entry.path()?.file_name().is_some_and(|name| name == IN_ARCHIVE);
         if !is_module || !entry.header().entry_type().is_file() {
@@ -157,7 +157,7 @@ pub(super) async fn existing_manifest(
 ) -> Result<Bytes, Error> {
     let manifest = repository.manifest(version).await?;
     manifest.ok_or_else(|| Error::NotFound {
-        place: repository.image_reference(version),
+        location: repository.image_reference(version),
         message: "the registry has no such artifact".to_owned(),
     })
 }

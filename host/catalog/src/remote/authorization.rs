@@ -17,7 +17,7 @@ impl Repository<'_> {
     pub(super) async fn authorize(
         &self,
         response: &ClientResponse,
-        place: &str,
+        location: &str,
     ) -> Result<Option<HeaderValue>, Error> {
         let texts: Vec<&str> = response
             .headers
@@ -30,22 +30,22 @@ impl Repository<'_> {
             .filter_map(|text| http_auth::parse_challenges(text).ok())
             .flatten()
             .collect();
-        let of_scheme = |scheme: &str| {
+        let find_challenge = |scheme: &str| {
             challenges
                 .iter()
                 .find(|challenge| challenge.scheme.eq_ignore_ascii_case(scheme))
         };
         let credential = self.network.credential(self.artifact).await?;
-        if let Some(challenge) = of_scheme("bearer") {
+        if let Some(challenge) = find_challenge("bearer") {
             let challenge = self
                 .challenge(challenge, &response.url)
-                .map_err(|problem| Error::bad_answer(place, problem))?;
-            let token = self.token(challenge, credential, place).await?;
-            return header(&format!("Bearer {token}"), place).map(Some);
+                .map_err(|problem| Error::bad_answer(location, problem))?;
+            let token = self.token(challenge, credential, location).await?;
+            return header(&format!("Bearer {token}"), location).map(Some);
         }
-        match (of_scheme("basic"), credential) {
+        match (find_challenge("basic"), credential) {
             (Some(_), Some(DockerCredential::UsernamePassword(user, password))) => {
-                basic(&user, &password, place).map(Some)
+                basic(&user, &password, location).map(Some)
             }
             _ => Ok(None),
         }
@@ -90,7 +90,7 @@ impl Repository<'_> {
         &self,
         challenge: Challenge,
         credential: Option<DockerCredential>,
-        place: &str,
+        location: &str,
     ) -> Result<String, Error> {
         #[derive(serde::Deserialize)]
         struct TokenAnswer {
@@ -119,27 +119,27 @@ impl Repository<'_> {
                 let request = ClientRequest::new(Method::GET, url);
                 match credential {
                     Some(DockerCredential::UsernamePassword(user, password)) => {
-                        request.header(AUTHORIZATION, basic(&user, &password, place)?)
+                        request.header(AUTHORIZATION, basic(&user, &password, location)?)
                     }
                     _ => request,
                 }
             }
         };
-        let response = self.network.send(request, place).await?;
+        let response = self.network.send(request, location).await?;
         if response.status == StatusCode::BAD_REQUEST {
-            return Err(self.refusal(response, place).await);
+            return Err(self.refusal(response, location).await);
         }
-        let response = self.allowed(response, place).await?;
-        serde_json::from_slice::<TokenAnswer>(&self.network.body(response, place, TOKEN_LIMIT).await?)
+        let response = self.check_response(response, location).await?;
+        serde_json::from_slice::<TokenAnswer>(&self.network.body(response, location, TOKEN_LIMIT).await?)
             .ok()
             .and_then(|answer| answer.token.or(answer.access_token))
-            .ok_or_else(|| Error::bad_answer(place, "the token server sent no token"))
+            .ok_or_else(|| Error::bad_answer(location, "the token server sent no token"))
     }
 
-    pub(super) async fn refusal(&self, response: ClientResponse, place: &str) -> Error {
+    pub(super) async fn refusal(&self, response: ClientResponse, location: &str) -> Error {
         let registry = self.artifact.registry();
         let login = format!("log in with `docker login {registry}`");
-        let (with, advice) = match self.network.credential(self.artifact).await {
+        let (credentials, advice) = match self.network.credential(self.artifact).await {
             Ok(Some(DockerCredential::UsernamePassword(user, _))) => (
                 format!("as the user `{user}`"),
                 "check the name, and the permissions of this user".to_owned(),
@@ -154,8 +154,8 @@ impl Repository<'_> {
             Err(error) => return error,
         };
         Error::Unauthorized {
-            place: place.to_owned(),
-            with,
+            location: location.to_owned(),
+            credentials,
             message: failure::message(response).await,
             advice,
         }
@@ -168,14 +168,14 @@ struct Challenge {
     scope: String,
 }
 
-fn basic(user: &str, password: &str, place: &str) -> Result<HeaderValue, Error> {
+fn basic(user: &str, password: &str, location: &str) -> Result<HeaderValue, Error> {
     let pair = STANDARD.encode(format!("{user}:{password}"));
-    header(&format!("Basic {pair}"), place)
+    header(&format!("Basic {pair}"), location)
 }
 
-fn header(text: &str, place: &str) -> Result<HeaderValue, Error> {
+fn header(text: &str, location: &str) -> Result<HeaderValue, Error> {
     let mut value = HeaderValue::from_str(text)
-        .map_err(|_| Error::bad_answer(place, "its token has characters that a header cannot hold"))?;
+        .map_err(|_| Error::bad_answer(location, "its token has characters that a header cannot hold"))?;
     value.set_sensitive(true);
     Ok(value)
 }

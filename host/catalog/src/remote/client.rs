@@ -54,15 +54,15 @@ impl FetchClient {
         limit: u64,
         progress: OnProgress<'_>,
     ) -> Result<Option<Bytes>, Error> {
-        let place = url.as_str();
+        let location = url.as_str();
         self.retrying(progress, || async {
             let request = ClientRequest::new(Method::GET, url.clone());
-            let response = self.send(request, place).await?;
+            let response = self.send(request, location).await?;
             if is_absent(response.status) {
                 return Ok(None);
             }
-            let response = failure::success(response, place).await?;
-            self.body(response, place, limit).await.map(Some)
+            let response = failure::success(response, location).await?;
+            self.body(response, location, limit).await.map(Some)
         })
         .await
     }
@@ -71,15 +71,15 @@ impl FetchClient {
     pub(super) async fn send(
         &self,
         mut request: ClientRequest,
-        place: &str,
+        location: &str,
     ) -> Result<ClientResponse, Error> {
         let mut redirects = Redirects::default();
         loop {
             let response = self.client.send(request.clone()).await.map_err(|error| {
-                failure::of_transport(&error, request.url.host_str(), place, &self.config)
+                failure::of_transport(&error, request.url.host_str(), location, &self.config)
             })?;
             let next = redirects.follow(request, &response);
-            match next.map_err(|problem| Error::bad_answer(place, problem))? {
+            match next.map_err(|problem| Error::bad_answer(location, problem))? {
                 Some(next) => request = next,
                 None => return Ok(response),
             }
@@ -89,14 +89,14 @@ impl FetchClient {
     pub(super) async fn body(
         &self,
         mut response: ClientResponse,
-        place: &str,
+        location: &str,
         limit: u64,
     ) -> Result<Bytes, Error> {
         let mut body = BytesMut::new();
-        while let Some(chunk) = self.chunk(&mut response, place).await? {
+        while let Some(chunk) = self.chunk(&mut response, location).await? {
             if (body.len() + chunk.len()) as u64 > limit {
                 let problem = format!("the body is larger than the limit of {limit} bytes");
-                return Err(Error::bad_answer(place, problem));
+                return Err(Error::bad_answer(location, problem));
             }
             body.extend_from_slice(&chunk);
         }
@@ -106,10 +106,10 @@ impl FetchClient {
     pub(super) async fn chunk(
         &self,
         response: &mut ClientResponse,
-        place: &str,
+        location: &str,
     ) -> Result<Option<Bytes>, Error> {
         let chunk = response.chunk().await;
-        chunk.map_err(|error| failure::of_transport(&error, response.url.host_str(), place, &self.config))
+        chunk.map_err(|error| failure::of_transport(&error, response.url.host_str(), location, &self.config))
     }
 }
 

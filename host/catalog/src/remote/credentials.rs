@@ -24,7 +24,7 @@ impl FetchClient {
         artifact: &OciReference,
     ) -> Result<Option<DockerCredential>, Error> {
         let registry = artifact.registry();
-        let failed = |problem: String| Error::Credentials {
+        let credentials_error = |problem: String| Error::Credentials {
             registry: registry.to_owned(),
             problem,
         };
@@ -32,28 +32,31 @@ impl FetchClient {
             return Ok(None);
         };
         let mut config = Vec::new();
-        let read = admittance_watch::file::open(&path).and_then(|mut file| file.read_to_end(&mut config));
-        match read {
+        let outcome = admittance_watch::file::open(&path).and_then(|mut file| file.read_to_end(&mut config));
+        match outcome {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(format!("{}: {error}", path.display()))),
+            Err(error) => return Err(credentials_error(format!("{}: {error}", path.display()))),
         }
         let login = login(&config, artifact);
-        let found = on_disk(move || docker_credential::get_credential_from_reader(config.as_slice(), &login));
-        let result = tokio::time::timeout(HELPER_TIMEOUT, found).await.map_err(|_| {
-            failed(format!(
+        let lookup =
+            on_disk(move || docker_credential::get_credential_from_reader(config.as_slice(), &login));
+        let result = tokio::time::timeout(HELPER_TIMEOUT, lookup).await.map_err(|_| {
+            credentials_error(format!(
                 "the credential helper named in {} does not answer",
                 path.display()
             ))
         })?;
         let credential = result.map_err(|error| match error {
-            Error::Panicked(message) => failed(format!("reading {} failed: {message}", path.display())),
+            Error::Panicked(message) => {
+                credentials_error(format!("reading {} failed: {message}", path.display()))
+            }
             error => error,
         })?;
         match credential {
             Ok(credential) => Ok(Some(credential)),
             Err(error) if is_not_found(&error) => Ok(None),
-            Err(error) => Err(failed(format!(
+            Err(error) => Err(credentials_error(format!(
                 "{}: {}; `docker login {registry}` rewrites it",
                 path.display(),
                 message(error)
@@ -62,16 +65,16 @@ impl FetchClient {
     }
 
     fn docker_config(&self) -> Option<PathBuf> {
-        let named = self
+        let config_path = self
             .config
             .docker_config
             .clone()
             .or_else(|| std::env::var_os("DOCKER_CONFIG").map(PathBuf::from))
             .or_else(|| std::env::home_dir().map(|home| home.join(".docker")))?;
-        Some(if named.is_dir() {
-            named.join("config.json")
+        Some(if config_path.is_dir() {
+            config_path.join("config.json")
         } else {
-            named
+            config_path
         })
     }
 }
@@ -88,7 +91,7 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
     // An invalid configuration counts as empty here, because `docker_credential` reads it next and reports the error.
     let config: Config = serde_json::from_slice(config).unwrap_or_default();
     let registry = artifact.registry();
-    let has = |keys: &Option<BTreeMap<String, IgnoredAny>>, key: &str| {
+    let has_key = |keys: &Option<BTreeMap<String, IgnoredAny>>, key: &str| {
         keys.as_ref().is_some_and(|keys| keys.contains_key(key))
     };
     let mut key = if is_docker_hub(registry) {
@@ -97,9 +100,9 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
         format!("{registry}/{}", artifact.repository())
     };
     while let Some((parent, _)) = key.rsplit_once('/')
-        && !has(&config.cred_helpers, registry)
+        && !has_key(&config.cred_helpers, registry)
     {
-        if has(&config.auths, &key) {
+        if has_key(&config.auths, &key) {
             return key;
         }
         key = parent.to_owned();

@@ -5,11 +5,11 @@ use http::{
     header::{CONTENT_RANGE, ETAG, IF_NONE_MATCH, IF_RANGE, RANGE},
 };
 
-use super::{Fetch, failure, partial::Partial};
+use super::{Fetch, failure, partial_download::Partial};
 use crate::{Digest, Error, FetchProgress, catalog::on_disk};
 
 pub(super) struct Download<'a> {
-    pub(super) place: &'a str,
+    pub(super) location: &'a str,
     pub(super) name: &'a str,
     /// The digest that the module must have. With it, a download can be resumed without a validator.
     pub(super) digest: Option<Digest>,
@@ -44,33 +44,33 @@ impl Fetch<'_> {
         request: impl Fn(HeaderMap) -> F,
         check: impl Fn(&[u8], Digest) -> Result<(), Error>,
     ) -> Result<Option<DownloadedModule>, Error> {
-        let mut received = self.received(download.name).await?;
+        let mut buffer = self.open_download(download.name).await?;
         loop {
-            let is_resumed = !received.bytes.is_empty();
-            let validator = match self.attempts(download, &mut received, &request).await {
+            let is_resumed = !buffer.bytes.is_empty();
+            let validator = match self.attempts(download, &mut buffer, &request).await {
                 Ok(DownloadAttempt::Complete { validator }) => validator,
                 Ok(DownloadAttempt::NotModified) => {
-                    received.discard().await?;
+                    buffer.discard().await?;
                     return Ok(None);
                 }
                 Err(error) => {
-                    if received.bytes.is_empty() || matches!(error, Error::ModuleTooLarge { .. }) {
-                        received.discard().await?;
+                    if buffer.bytes.is_empty() || matches!(error, Error::ModuleTooLarge { .. }) {
+                        buffer.discard().await?;
                     }
                     return Err(error);
                 }
             };
-            let digest = Digest::of(&received.bytes);
+            let digest = Digest::of(&buffer.bytes);
             if is_resumed && download.digest.is_some_and(|expected| expected != digest) {
                 // The digest of the resumed download is wrong: the partial download was damaged or of another version.
-                received.restart(None).await;
+                buffer.restart(None).await;
                 continue;
             }
-            if let Err(error) = check(&received.bytes, digest) {
-                received.discard().await?;
+            if let Err(error) = check(&buffer.bytes, digest) {
+                buffer.discard().await?;
                 return Err(error);
             }
-            let bytes = self.store_received(received, digest).await?;
+            let bytes = self.store_module(buffer, digest).await?;
             (self.progress)(FetchProgress::Finished);
             return Ok(Some(DownloadedModule {
                 bytes,
@@ -81,7 +81,7 @@ impl Fetch<'_> {
     }
 
     /// Opens the partial download with this name. If another task or process uses its file, downloads into memory.
-    async fn received(&self, name: &str) -> Result<DownloadedBytes, Error> {
+    async fn open_download(&self, name: &str) -> Result<DownloadedBytes, Error> {
         let name = Digest::of(name);
         let partial = self.inner.in_store(move |store| Partial::open(store, name));
         let limit = self.inner.size_limit;
@@ -91,16 +91,16 @@ impl Fetch<'_> {
         })
     }
 
-    async fn store_received(&self, received: DownloadedBytes, digest: Digest) -> Result<Bytes, Error> {
-        let bytes = Bytes::from(received.bytes);
-        match received.partial {
+    async fn store_module(&self, buffer: DownloadedBytes, digest: Digest) -> Result<Bytes, Error> {
+        let bytes = Bytes::from(buffer.bytes);
+        match buffer.partial {
             Some(partial) => on_disk(move || partial.become_module(digest)).await??,
             None => {
                 let bytes = bytes.clone();
-                let kept = self
+                let insertion = self
                     .inner
                     .in_store(move |store| store.insert_bytes(digest, &bytes));
-                kept.await?.transpose()?;
+                insertion.await?.transpose()?;
             }
         }
         Ok(bytes)
@@ -109,28 +109,28 @@ impl Fetch<'_> {
     async fn attempts<F: Future<Output = Result<ClientResponse, Error>>>(
         &self,
         download: &Download<'_>,
-        received: &mut DownloadedBytes,
+        buffer: &mut DownloadedBytes,
         request: impl Fn(HeaderMap) -> F,
     ) -> Result<DownloadAttempt, Error> {
         let mut pauses = self.inner.remote.network.pauses();
         loop {
-            let before = received.bytes.len();
-            let headers = download.headers(received);
+            let previous_length = buffer.bytes.len();
+            let headers = download.headers(buffer);
             let attempt = async {
                 // The previous attempt received all bytes, and then the connection broke. Nothing is missing, so no
                 // further request is sent.
-                if download.digest.is_some() && download.size == Some(before as u64) {
+                if download.digest.is_some() && download.size == Some(previous_length as u64) {
                     return Ok(DownloadAttempt::Complete { validator: None });
                 }
-                self.receive(request(headers).await?, download, received).await
+                self.receive(request(headers).await?, download, buffer).await
             }
             .await;
-            received.write().await;
+            buffer.write().await;
             let error = match attempt {
-                Ok(done) => return Ok(done),
+                Ok(outcome) => return Ok(outcome),
                 Err(error) => error,
             };
-            if received.bytes.len() >= before.saturating_add(SOME_PROGRESS) {
+            if buffer.bytes.len() >= previous_length.saturating_add(SOME_PROGRESS) {
                 pauses.reset();
             }
             pauses.wait_after(error, self.progress).await?;
@@ -141,10 +141,10 @@ impl Fetch<'_> {
         &self,
         mut response: ClientResponse,
         download: &Download<'_>,
-        received: &mut DownloadedBytes,
+        buffer: &mut DownloadedBytes,
     ) -> Result<DownloadAttempt, Error> {
-        let (place, limit) = (download.place, self.inner.size_limit);
-        let offset = received.bytes.len() as u64;
+        let (location, limit) = (download.location, self.inner.size_limit);
+        let offset = buffer.bytes.len() as u64;
         let validator = validator(&response.headers);
         match response.status {
             StatusCode::NOT_MODIFIED if download.known_validator.is_some() => {
@@ -152,18 +152,18 @@ impl Fetch<'_> {
             }
             StatusCode::PARTIAL_CONTENT if resumes_at(&response.headers, offset) => {}
             StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
-                received.restart(None).await;
+                buffer.restart(None).await;
                 return Err(Error::Unreachable {
-                    place: place.to_owned(),
+                    location: location.to_owned(),
                     problem: "the server does not resume the interrupted download".to_owned(),
                 });
             }
             _ => {
-                response = failure::success(response, place).await?;
-                received.restart(validator.as_deref()).await;
+                response = failure::success(response, location).await?;
+                buffer.restart(validator.as_deref()).await;
             }
         }
-        let offset = received.bytes.len() as u64;
+        let offset = buffer.bytes.len() as u64;
         let total = response
             .content_length()
             .map(|length| offset.saturating_add(length))
@@ -172,15 +172,15 @@ impl Fetch<'_> {
             download.check_size(size, limit)?;
         }
         (self.progress)(FetchProgress::Started {
-            reference: place.to_owned(),
+            reference: location.to_owned(),
             total,
         });
         (self.progress)(FetchProgress::Received { bytes: offset });
         let network = &self.inner.remote.network;
-        while let Some(chunk) = network.chunk(&mut response, place).await? {
-            let size = (received.bytes.len() as u64).saturating_add(chunk.len() as u64);
+        while let Some(chunk) = network.chunk(&mut response, location).await? {
+            let size = (buffer.bytes.len() as u64).saturating_add(chunk.len() as u64);
             download.check_size(size, limit)?;
-            received.append(&chunk).await;
+            buffer.append(&chunk).await;
             (self.progress)(FetchProgress::Received { bytes: size });
         }
         Ok(DownloadAttempt::Complete { validator })
@@ -190,36 +190,40 @@ impl Fetch<'_> {
 impl Download<'_> {
     fn check_size(&self, size: u64, limit: u64) -> Result<(), Error> {
         if size > limit {
-            let place = self.place.to_owned();
-            return Err(Error::ModuleTooLarge { place, size, limit });
+            let location = self.location.to_owned();
+            return Err(Error::ModuleTooLarge {
+                location,
+                size,
+                limit,
+            });
         }
         match self.size {
             Some(expected) if size > expected => Err(Error::bad_answer(
-                self.place,
+                self.location,
                 format!("more than the {expected} bytes that its manifest declares"),
             )),
             _ => Ok(()),
         }
     }
 
-    fn headers(&self, received: &DownloadedBytes) -> HeaderMap {
+    fn headers(&self, buffer: &DownloadedBytes) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let value = |text: &str| HeaderValue::from_str(text).ok();
-        let validator = received.validator.as_deref().and_then(value);
-        let offset = received.bytes.len();
+        let validator = buffer.validator.as_deref().and_then(value);
+        let offset = buffer.bytes.len();
         if offset > 0 && (self.digest.is_some() || validator.is_some()) {
             headers.extend(value(&format!("bytes={offset}-")).map(|range| (RANGE, range)));
             headers.extend(validator.map(|validator| (IF_RANGE, validator)));
         } else {
-            let known = self.known_validator.and_then(value);
-            headers.extend(known.map(|known| (IF_NONE_MATCH, known)));
+            let known_validator = self.known_validator.and_then(value);
+            headers.extend(known_validator.map(|tag| (IF_NONE_MATCH, tag)));
         }
         headers
     }
 
     pub(super) fn not_modified(&self) -> Error {
         let problem = "the server answered 304 Not Modified to an unconditional request";
-        Error::bad_answer(self.place, problem)
+        Error::bad_answer(self.location, problem)
     }
 }
 
@@ -228,7 +232,7 @@ impl Download<'_> {
 struct DownloadedBytes {
     bytes: Vec<u8>,
     validator: Option<String>,
-    written: usize,
+    written_length: usize,
     partial: Option<Partial>,
 }
 
@@ -236,7 +240,7 @@ impl DownloadedBytes {
     async fn resume(partial: Partial, limit: u64) -> Self {
         match write_to(partial, move |partial| partial.content(limit)).await {
             Some((partial, (bytes, validator))) => Self {
-                written: bytes.len(),
+                written_length: bytes.len(),
                 bytes,
                 validator,
                 partial: Some(partial),
@@ -247,7 +251,7 @@ impl DownloadedBytes {
 
     async fn restart(&mut self, validator: Option<&str>) {
         self.bytes.clear();
-        self.written = 0;
+        self.written_length = 0;
         self.validator = validator.map(str::to_owned);
         if let Some(partial) = self.partial.take() {
             let validator = self.validator.clone();
@@ -259,22 +263,22 @@ impl DownloadedBytes {
 
     async fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        if self.bytes.len() - self.written >= WRITTEN_AT_ONCE {
+        if self.bytes.len() - self.written_length >= WRITTEN_AT_ONCE {
             self.write().await;
         }
     }
 
     async fn write(&mut self) {
-        let rest = self.bytes.get(self.written..).unwrap_or_default();
+        let rest = self.bytes.get(self.written_length..).unwrap_or_default();
         if !rest.is_empty()
             && let Some(partial) = self.partial.take()
         {
-            let (rest, offset) = (rest.to_vec(), self.written as u64);
+            let (rest, offset) = (rest.to_vec(), self.written_length as u64);
             self.partial = write_to(partial, move |partial| partial.write_at(&rest, offset))
                 .await
                 .map(|(partial, ())| partial);
         }
-        self.written = self.bytes.len();
+        self.written_length = self.bytes.len();
     }
 
     async fn discard(self) -> Result<(), Error> {
@@ -292,7 +296,7 @@ async fn write_to<T: Send + 'static>(
     work: impl FnOnce(&mut Partial) -> Result<T, Error> + Send + 'static,
 ) -> Option<(Partial, T)> {
     let work = move || match work(&mut partial) {
-        Ok(done) => Some((partial, done)),
+        Ok(value) => Some((partial, value)),
         Err(error) => {
             tracing::warn!(%error, "a download could not be saved to disk; if it is interrupted, it starts over");
             partial.discard();
@@ -318,14 +322,14 @@ fn resumes_at(headers: &HeaderMap, offset: u64) -> bool {
 }
 
 /// Returns an error unless the bytes are WebAssembly. Servers often send an error page with status 200.
-pub(super) fn check_magic(place: &str, bytes: &[u8]) -> Result<(), Error> {
+pub(super) fn check_magic(location: &str, bytes: &[u8]) -> Result<(), Error> {
     if bytes.starts_with(b"\0asm") {
         return Ok(());
     }
     let start: Vec<u8> = bytes.iter().copied().take(16).collect();
     Err(Error::NotWebAssembly {
-        place: place.to_owned(),
-        found: match std::str::from_utf8(&start) {
+        location: location.to_owned(),
+        beginning: match std::str::from_utf8(&start) {
             Ok("") => "nothing".to_owned(),
             Ok(text) if !text.contains(char::is_control) => format!("`{text}`"),
             _ => format!("the bytes {}", hex::encode(&start)),
@@ -340,14 +344,14 @@ mod tests {
     #[test]
     fn content_that_is_not_webassembly_is_reported() {
         check_magic("a", b"\0asm\x0d\0\x01\0").unwrap();
-        for (bytes, found) in [
+        for (bytes, expected) in [
             (b"<!doctype html><html>".as_slice(), "`<!doctype html><`"),
             (b"", "nothing"),
             (b"\x1f\x8b\x08", "the bytes 1f8b08"),
             (b"line\nbreak", "the bytes 6c696e650a627265616b"),
         ] {
             let error = check_magic("https://a/b", bytes).unwrap_err();
-            assert!(error.to_string().contains(found), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

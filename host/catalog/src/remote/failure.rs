@@ -13,9 +13,9 @@ use super::client::{CONNECT_TIMEOUT, is_absent};
 use crate::{Error, NetworkConfig};
 
 impl Error {
-    pub(super) fn bad_answer(place: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub(super) fn bad_answer(location: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::BadAnswer {
-            place: place.into(),
+            location: location.into(),
             problem: problem.into(),
         }
     }
@@ -32,25 +32,26 @@ const MESSAGE_LIMIT: usize = 16 << 10;
 
 /// Returns the response if its status is a success, and otherwise an error that describes the status. The advice in the
 /// error is for URLs: if a registry refuses access, the callers return another error before they call this function.
-pub(super) async fn success(response: ClientResponse, place: &str) -> Result<ClientResponse, Error> {
+pub(super) async fn success(response: ClientResponse, location: &str) -> Result<ClientResponse, Error> {
     let status = response.status;
     if status.is_success() {
         return Ok(response);
     }
     let again_after = retry_after(&response);
     let message = message(response).await;
-    let place = place.to_owned();
+    let location = location.to_owned();
     Err(match status {
-        status if is_absent(status) => Error::NotFound { place, message },
+        status if is_absent(status) => Error::NotFound { location, message },
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Error::Unauthorized {
-            place,
-            with: "without credentials".to_owned(),
+            location,
+            credentials: "without credentials".to_owned(),
             message,
-            advice: "modules are fetched from `https:` without credentials; keep a module that needs them in a registry"
-                .to_owned(),
+            advice:
+                "modules are fetched from `https:` without credentials; keep a module that needs them in a registry"
+                    .to_owned(),
         },
         _ => Error::Status {
-            place,
+            location,
             status: status.as_u16(),
             message,
             again_after,
@@ -70,7 +71,7 @@ pub(super) async fn message(mut response: ClientResponse) -> String {
         #[serde(default)]
         message: String,
     }
-    let name = response
+    let status_name = response
         .status
         .canonical_reason()
         .map_or_else(|| response.status.to_string(), str::to_owned);
@@ -81,14 +82,14 @@ pub(super) async fn message(mut response: ClientResponse) -> String {
             _ => break,
         }
     }
-    let said = serde_json::from_slice::<Envelope>(&body)
+    let error_text = serde_json::from_slice::<Envelope>(&body)
         .ok()
         .and_then(|envelope| envelope.errors.into_iter().next())
         .map(|entry| match entry.message.as_str() {
             "" => entry.code,
             message => format!("{message} ({})", entry.code),
         });
-    said.map_or(name, |said| printable(&said))
+    error_text.map_or(status_name, |text| printable(&text))
 }
 
 /// Removes control characters from a server's text and cuts it to 200 characters, for a log line.
@@ -107,31 +108,31 @@ fn retry_after(response: &ClientResponse) -> Option<Duration> {
 pub(super) fn of_transport(
     error: &ClientError,
     host: Option<&str>,
-    place: &str,
+    location: &str,
     config: &NetworkConfig,
 ) -> Error {
-    let place = place.to_owned();
-    if let Some(found) = find::<rustls::Error>(error) {
+    let location = location.to_owned();
+    if let Some(tls_error) = find::<rustls::Error>(error) {
         return Error::Tls {
-            place,
-            problem: tls_problem(found, host.unwrap_or_default(), config),
+            location,
+            problem: tls_problem(tls_error, host.unwrap_or_default(), config),
         };
     }
     if let Some(ProxyRefusal(problem)) = find(error) {
         let problem = problem.clone();
-        return Error::Proxy { place, problem };
+        return Error::Proxy { location, problem };
     }
     match error {
         ClientError::ConnectTimeout => Error::TooSlow {
-            place,
+            location,
             waited: CONNECT_TIMEOUT,
         },
         ClientError::Silent => Error::TooSlow {
-            place,
+            location,
             waited: config.read_timeout,
         },
         error => Error::Unreachable {
-            place,
+            location,
             problem: root_cause(error),
         },
     }

@@ -14,24 +14,28 @@ use crate::{
 
 impl Fetch<'_> {
     /// Obtains the module at a URL. If the reference has a digest and the store has this module, nothing is requested.
-    pub(super) async fn https(&self, url: &Url, recorded: RecordedModule) -> Result<FetchedModule, Error> {
-        let place = self.reference.to_string();
+    pub(super) async fn https(
+        &self,
+        url: &Url,
+        recorded_module: RecordedModule,
+    ) -> Result<FetchedModule, Error> {
+        let location = self.reference.to_string();
         if let Some(digest) = self.pinned
             && let Some(bytes) = self.stored_bytes(digest).await?
         {
             // The store has this module, but no record that the URL was resolved to it. This happens if the module was
             // stored for another reference, or if the record was lost.
-            let found = FetchedModule::new(bytes, digest);
-            self.record(&found, None).await?;
-            return Ok(found);
+            let fetched_module = FetchedModule::new(bytes, digest);
+            self.record(&fetched_module, None).await?;
+            return Ok(fetched_module);
         }
         let network = &self.inner.remote.network;
         let download = Download {
-            place: &place,
-            name: &place,
+            location: &location,
+            name: &location,
             digest: self.pinned,
             size: None,
-            known_validator: recorded
+            known_validator: recorded_module
                 .as_ref()
                 .and_then(|(_, resolution)| resolution.validator.as_deref()),
         };
@@ -40,19 +44,21 @@ impl Fetch<'_> {
             |headers| {
                 let mut request = ClientRequest::new(Method::GET, url.clone());
                 request.headers = headers;
-                network.send(request, &place)
+                network.send(request, &location)
             },
-            |bytes, digest| check_magic(&place, bytes).and_then(|()| check_pin(&place, self.pinned, digest)),
+            |bytes, digest| {
+                check_magic(&location, bytes).and_then(|()| check_pin(&location, self.pinned, digest))
+            },
         );
-        match (downloaded.await?, &recorded) {
+        match (downloaded.await?, &recorded_module) {
             (Some(downloaded), _) => {
-                let found = FetchedModule::new(downloaded.bytes, downloaded.digest);
-                self.record(&found, downloaded.validator).await?;
-                Ok(found)
+                let fetched_module = FetchedModule::new(downloaded.bytes, downloaded.digest);
+                self.record(&fetched_module, downloaded.validator).await?;
+                Ok(fetched_module)
             }
-            (None, Some((found, resolution))) => {
+            (None, Some((fetched_module, resolution))) => {
                 self.record_again(resolution.clone()).await;
-                Ok(found.clone())
+                Ok(fetched_module.clone())
             }
             (None, None) => Err(download.not_modified()),
         }

@@ -41,7 +41,7 @@ pub struct RegistryImages {
     catalog: Catalog,
     manifests: RecentResults<OciReference, Bytes>,
     configurations: RecentResults<(OciReference, Digest), Bytes>,
-    signed: RecentResults<(Digest, OciReference, Signers), ()>,
+    verifications: RecentResults<(Digest, OciReference, Signers), ()>,
 }
 
 impl RegistryImages {
@@ -50,7 +50,7 @@ impl RegistryImages {
             catalog,
             manifests: RecentResults::default(),
             configurations: RecentResults::default(),
-            signed: RecentResults::default(),
+            verifications: RecentResults::default(),
         }
     }
 
@@ -61,16 +61,18 @@ impl RegistryImages {
             .repository(image, RegistryAccess::Pull, &|_| {})
     }
 
-    async fn bytes(&self, image: &OciReference, version: &TagOrDigest) -> Result<Bytes, ImageError> {
+    async fn fetch_manifest(&self, image: &OciReference, version: &TagOrDigest) -> Result<Bytes, ImageError> {
         let manifest = existing_manifest(&self.repository(image), version).await;
-        manifest.map_err(explained)
+        manifest.map_err(image_error)
     }
 
-    async fn named(&self, image: &OciReference) -> Result<Bytes, ImageError> {
+    async fn manifest_bytes(&self, image: &OciReference) -> Result<Bytes, ImageError> {
         if let Some(manifest) = self.manifests.get(image) {
             return Ok(manifest);
         }
-        let manifest = self.bytes(image, &TagOrDigest::from_reference(image)).await?;
+        let manifest = self
+            .fetch_manifest(image, &TagOrDigest::from_reference(image))
+            .await?;
         self.manifests
             .insert(image.clone(), manifest.clone(), manifest.len());
         Ok(manifest)
@@ -142,33 +144,40 @@ impl RegistryImages {
     }
 
     async fn material(&self, image: &OciReference, manifest: &Bytes) -> Result<Material, ImageError> {
-        let found = FetchedModule {
+        let fetched_module = FetchedModule {
             bytes: Bytes::new(),
             digest: Digest::of(manifest),
             manifest: Some(manifest.clone()),
         };
         let reference = ModuleReference::Oci(image.clone());
-        let material = self.catalog.inner.remote.signatures(&reference, &found, &|_| {});
-        material.await.map_err(explained)
+        let material = self
+            .catalog
+            .inner
+            .remote
+            .signatures(&reference, &fetched_module, &|_| {});
+        material.await.map_err(image_error)
     }
 }
 
 #[async_trait]
 impl ImageReader for RegistryImages {
     async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError> {
-        read(&self.named(image).await?)
+        parse_manifest(&self.manifest_bytes(image).await?)
     }
 
     async fn configuration(
         &self,
         image: &OciReference,
     ) -> Result<(ImageManifest, Arc<RawValue>), ImageError> {
-        let mut manifest = self.named(image).await?;
-        if let Some(digest) = of_this_machine(&manifest)? {
-            manifest = self.bytes(image, &TagOrDigest::Digest(digest)).await?;
+        let mut manifest = self.manifest_bytes(image).await?;
+        if let Some(digest) = digest_for_this_machine(&manifest)? {
+            manifest = self.fetch_manifest(image, &TagOrDigest::Digest(digest)).await?;
         }
-        let parsed: ManifestOrIndex = parsed(&manifest)?;
-        let digest_text = parsed.config.map(|config| config.digest).unwrap_or_default();
+        let manifest_or_index: ManifestOrIndex = parse(&manifest)?;
+        let digest_text = manifest_or_index
+            .config
+            .map(|config| config.digest)
+            .unwrap_or_default();
         let digest: Digest = digest_text
             .parse()
             .map_err(|_| ImageError(format!("its configuration has the digest `{digest_text}`")))?;
@@ -180,13 +189,13 @@ impl ImageReader for RegistryImages {
                     .repository(image)
                     .small_blob(digest, CONFIGURATION_LIMIT)
                     .await
-                    .map_err(explained)?
+                    .map_err(image_error)?
                     .ok_or_else(|| ImageError("its configuration is not there".to_owned()))?;
                 self.configurations.insert(key, blob.clone(), blob.len());
                 blob
             }
         };
-        Ok((read(&manifest)?, raw(&configuration)?))
+        Ok((parse_manifest(&manifest)?, raw(&configuration)?))
     }
 
     async fn signed(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError> {
@@ -195,10 +204,10 @@ impl ImageReader for RegistryImages {
         }
         let parsed = signers.all.iter().map(|signer| self.requirement(signer));
         let requirements: Vec<Requirement> = parsed.collect::<Result<_, _>>()?;
-        let manifest = self.named(image).await?;
+        let manifest = self.manifest_bytes(image).await?;
         let digest = Digest::of(&manifest);
         let key = (digest, image.clone(), signers.clone());
-        if self.signed.get(&key).is_some() {
+        if self.verifications.get(&key).is_some() {
             return Ok(digest);
         }
         let mut material = self.material(image, &manifest).await?;
@@ -207,34 +216,34 @@ impl ImageReader for RegistryImages {
             .retain(|signature| has_annotations(signature, &signers.annotations));
         let material = Arc::new(material);
         for requirement in requirements {
-            let needed = requirement.to_string();
+            let requirement_text = requirement.to_string();
             let (manifest, material) = (manifest.clone(), Arc::clone(&material));
             // Verifying a signature takes up to 1 ms, too long for an async thread.
             let verify = move || valid_signature(&requirement, &manifest, &material);
             offload_without_deadline(usize::MAX, verify)
                 .await
-                .map_err(|found| {
-                    let found = found.iter().map(ToString::to_string).collect::<Vec<_>>();
+                .map_err(|findings| {
+                    let reasons = findings.iter().map(ToString::to_string).collect::<Vec<_>>();
                     ImageError(format!(
-                        "{image} has no valid signature: it needs {needed}; found: {}",
-                        if found.is_empty() {
+                        "{image} has no valid signature: it needs {requirement_text}; found: {}",
+                        if reasons.is_empty() {
                             "none".to_owned()
                         } else {
-                            found.join("; ")
+                            reasons.join("; ")
                         }
                     ))
                 })?;
         }
-        self.signed.insert(key, (), 0);
+        self.verifications.insert(key, (), 0);
         Ok(digest)
     }
 }
 
-fn explained(error: Error) -> ImageError {
+fn image_error(error: Error) -> ImageError {
     ImageError(error.to_string())
 }
 
-fn read(bytes: &Bytes) -> Result<ImageManifest, ImageError> {
+fn parse_manifest(bytes: &Bytes) -> Result<ImageManifest, ImageError> {
     Ok(ImageManifest {
         digest: Digest::of(bytes),
         json: raw(bytes)?,
@@ -242,11 +251,11 @@ fn read(bytes: &Bytes) -> Result<ImageManifest, ImageError> {
 }
 
 fn raw(bytes: &Bytes) -> Result<Arc<RawValue>, ImageError> {
-    let value: Box<RawValue> = parsed(bytes)?;
+    let value: Box<RawValue> = parse(bytes)?;
     Ok(value.into())
 }
 
-fn parsed<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, ImageError> {
+fn parse<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, ImageError> {
     serde_json::from_slice(bytes)
         .map_err(|error| ImageError(format!("the registry's answer is not valid: {error}")))
 }
@@ -270,8 +279,8 @@ struct ImagePlatform {
     architecture: String,
 }
 
-fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
-    let Some(images) = parsed::<ManifestOrIndex>(manifest)?.manifests else {
+fn digest_for_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
+    let Some(images) = parse::<ManifestOrIndex>(manifest)?.manifests else {
         return Ok(None);
     };
     let architecture = match consts::ARCH {
@@ -279,11 +288,12 @@ fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
         "aarch64" => "arm64",
         other => other,
     };
-    let is_it = |platform: &ImagePlatform| platform.os == "linux" && platform.architecture == architecture;
-    let found = images
+    let is_this_machine =
+        |platform: &ImagePlatform| platform.os == "linux" && platform.architecture == architecture;
+    let matching_image = images
         .iter()
-        .find(|image| image.platform.as_ref().is_some_and(is_it));
-    let digest = found.and_then(|image| image.digest.parse().ok());
+        .find(|image| image.platform.as_ref().is_some_and(is_this_machine));
+    let digest = matching_image.and_then(|image| image.digest.parse().ok());
     digest.map(Some).ok_or_else(|| {
         ImageError(format!(
             "it is an index of {} images, none of them for linux/{architecture}",
@@ -303,30 +313,30 @@ impl<K, V> Default for RecentResults<K, V> {
 
 impl<K: Clone + Eq + Hash, V: Clone> RecentResults<K, V> {
     fn get(&self, key: &K) -> Option<V> {
-        let kept = self.0.lock();
-        let (at, value) = kept.get(key)?;
-        (at.elapsed() < CACHE_TIME).then(|| value.clone())
+        let results = self.0.lock();
+        let (cached_at, value) = results.get(key)?;
+        (cached_at.elapsed() < CACHE_TIME).then(|| value.clone())
     }
 
     fn insert(&self, key: K, value: V, size: usize) {
         if size > CACHED_RESULT_SIZE_MAX {
             return;
         }
-        let mut kept = self.0.lock();
-        if kept.len() >= CACHED_RESULTS_MAX {
-            kept.retain(|_, (at, _)| at.elapsed() < CACHE_TIME);
+        let mut results = self.0.lock();
+        if results.len() >= CACHED_RESULTS_MAX {
+            results.retain(|_, (cached_at, _)| cached_at.elapsed() < CACHE_TIME);
         }
-        if kept.len() >= CACHED_RESULTS_MAX {
-            let oldest = kept.iter().min_by_key(|(_, (at, _))| *at);
+        if results.len() >= CACHED_RESULTS_MAX {
+            let oldest = results.iter().min_by_key(|(_, (cached_at, _))| *cached_at);
             let key = oldest.map(|(key, _)| key.clone());
-            key.and_then(|key| kept.remove(&key));
+            key.and_then(|key| results.remove(&key));
         }
-        kept.insert(key, (Instant::now(), value));
+        results.insert(key, (Instant::now(), value));
     }
 }
 
-/// Returns whether the signature was made with these annotations. `cosign sign` writes them into the field `optional` of
-/// the signed payload.
+/// Returns whether the signature was made with these annotations. `cosign sign` writes them into the field `optional`
+/// of the signed payload.
 fn has_annotations(signature: &FoundSignature, annotations: &BTreeMap<String, String>) -> bool {
     #[derive(Deserialize)]
     struct SignedPayload {
@@ -339,10 +349,12 @@ fn has_annotations(signature: &FoundSignature, annotations: &BTreeMap<String, St
         return false;
     };
     let payload = serde_json::from_slice::<SignedPayload>(&payload.0).ok();
-    let signed = payload.and_then(|payload| payload.optional).unwrap_or_default();
-    annotations
-        .iter()
-        .all(|(key, value)| signed.get(key).is_some_and(|signed| signed == value))
+    let signed_annotations = payload.and_then(|payload| payload.optional).unwrap_or_default();
+    annotations.iter().all(|(key, value)| {
+        signed_annotations
+            .get(key)
+            .is_some_and(|signed_value| signed_value == value)
+    })
 }
 
 #[cfg(test)]

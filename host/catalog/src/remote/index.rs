@@ -87,16 +87,16 @@ pub(super) fn entry_of_index(reference: &OciReference, bytes: &[u8]) -> Result<O
     };
     wasm_entry(&entries)
         .map(Some)
-        .map_err(|found| not_an_artifact(reference, found))
+        .map_err(|content| not_an_artifact(reference, content))
 }
 
 fn wasm_entry(entries: &[IndexEntry]) -> Result<Digest, String> {
-    let mut found: Vec<&IndexEntry> = entries.iter().filter(|entry| entry.is_wasm()).collect();
-    if found.is_empty() {
-        let mut plain = entries.iter().filter(|entry| entry.is_for_any_platform());
-        found.extend(plain.next().filter(|_| plain.next().is_none()));
+    let mut candidates: Vec<&IndexEntry> = entries.iter().filter(|entry| entry.is_wasm()).collect();
+    if candidates.is_empty() {
+        let mut plain_entries = entries.iter().filter(|entry| entry.is_for_any_platform());
+        candidates.extend(plain_entries.next().filter(|_| plain_entries.next().is_none()));
     }
-    match found.as_slice() {
+    match candidates.as_slice() {
         [entry] => {
             let digest = entry.digest.parse();
             digest.map_err(|_| format!("an index that lists a module with the digest `{}`", entry.digest))
@@ -105,9 +105,9 @@ fn wasm_entry(entries: &[IndexEntry]) -> Result<Digest, String> {
             "an index of {} artifacts, none of them for the architecture `wasm`; name one by its digest",
             entries.len()
         )),
-        found => Err(format!(
+        candidates => Err(format!(
             "an index with {} artifacts for the architecture `wasm`; name one of them by its digest",
-            found.len()
+            candidates.len()
         )),
     }
 }
@@ -164,11 +164,11 @@ mod tests {
             ("<html>".to_owned(), Ok(None)),
         ] {
             match (entry_of_index(&reference, text.as_bytes()), expected) {
-                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
-                (Err(Error::NotAnArtifact { found, .. }), Err(expected)) => {
-                    assert!(found.starts_with(expected), "{found}");
+                (Ok(actual), Ok(expected)) => assert_eq!(actual, expected, "{text}"),
+                (Err(Error::NotAnArtifact { content, .. }), Err(expected)) => {
+                    assert!(content.starts_with(expected), "{content}");
                 }
-                (found, _) => panic!("{text}: {found:?}"),
+                (result, _) => panic!("{text}: {result:?}"),
             }
         }
     }

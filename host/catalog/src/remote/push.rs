@@ -126,9 +126,9 @@ impl Catalog {
         repository.push_manifest(tag, &manifest).await?;
         progress(FetchProgress::Finished);
         let digest = Digest::of(&manifest);
-        let pinned = format!("{}:{tag}@{digest}", reference.name());
+        let pinned_reference = format!("{}:{tag}@{digest}", reference.name());
         Ok(PushedArtifact {
-            reference: pinned
+            reference: pinned_reference
                 .parse()
                 .map_err(|_| not_pushed("it cannot be written as a reference with a digest".to_owned()))?,
             manifest: digest,
@@ -142,52 +142,52 @@ impl Repository<'_> {
     async fn push_module(&self, module: &Bytes) -> Result<(), Error> {
         // The HTTP client may keep the body of the request longer than the callback `progress` lives. So the body does
         // not call `progress`, and only updates a shared counter.
-        let sent = Arc::new(AtomicU64::new(0));
-        let upload = self.push_blob(module, &sent);
+        let sent_size = Arc::new(AtomicU64::new(0));
+        let upload = self.push_blob(module, &sent_size);
         tokio::pin!(upload);
-        let mut reported = 0;
+        let mut reported_size = 0;
         let mut ticks = tokio::time::interval(Duration::from_millis(100));
-        let done = loop {
+        let outcome = loop {
             tokio::select! {
-                done = &mut upload => break done,
+                outcome = &mut upload => break outcome,
                 _ = ticks.tick() => {
-                    let bytes = sent.load(Ordering::Relaxed);
-                    if bytes != reported {
-                        reported = bytes;
+                    let bytes = sent_size.load(Ordering::Relaxed);
+                    if bytes != reported_size {
+                        reported_size = bytes;
                         (self.progress)(FetchProgress::Received { bytes });
                     }
                 }
             }
         };
-        if done.is_ok() {
+        if outcome.is_ok() {
             let bytes = module.len() as u64;
             (self.progress)(FetchProgress::Received { bytes });
         }
-        done
+        outcome
     }
 
-    async fn push_blob(&self, bytes: &Bytes, sent: &Arc<AtomicU64>) -> Result<(), Error> {
+    async fn push_blob(&self, bytes: &Bytes, sent_size: &Arc<AtomicU64>) -> Result<(), Error> {
         let digest = Digest::of(bytes);
-        let place = &self.image_reference(&TagOrDigest::Digest(digest));
+        let location = &self.image_reference(&TagOrDigest::Digest(digest));
         self.retrying(|| async move {
-            let url = self.url(&format!("blobs/{digest}"), place).await?;
+            let url = self.url(&format!("blobs/{digest}"), location).await?;
             let request = ClientRequest::new(Method::HEAD, url).header(CONTENT_LENGTH, 0);
-            let found = self.send(request, place).await?;
-            if found.status.is_success() {
+            let response = self.send(request, location).await?;
+            if response.status.is_success() {
                 return Ok(());
             }
-            if !is_absent(found.status) {
-                self.allowed(found, place).await?;
+            if !is_absent(response.status) {
+                self.check_response(response, location).await?;
             }
-            let url = self.url("blobs/uploads/", place).await?;
+            let url = self.url("blobs/uploads/", location).await?;
             let request = ClientRequest::new(Method::POST, url).header(CONTENT_LENGTH, 0);
-            let mut url = upload_url(&self.request(request, place).await?, place)?;
+            let mut url = upload_url(&self.request(request, location).await?, location)?;
             url.query_pairs_mut().append_pair("digest", &digest.to_string());
             let request = ClientRequest::new(Method::PUT, url)
                 .header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))
                 .header(CONTENT_LENGTH, bytes.len())
-                .body(RequestBody::counted(bytes.clone(), sent.clone()));
-            self.request(request, place).await?;
+                .body(RequestBody::counted(bytes.clone(), sent_size.clone()));
+            self.request(request, location).await?;
             Ok(())
         })
         .await
@@ -195,15 +195,15 @@ impl Repository<'_> {
 
     async fn push_manifest(&self, tag: &str, bytes: &Bytes) -> Result<(), Error> {
         let digest = Digest::of(bytes);
-        let place = &self.image_reference(&TagOrDigest::Tag(tag.to_owned()));
+        let location = &self.image_reference(&TagOrDigest::Tag(tag.to_owned()));
         self.retrying(|| async move {
-            let url = self.url(&format!("manifests/{tag}"), place).await?;
+            let url = self.url(&format!("manifests/{tag}"), location).await?;
             let request = ClientRequest::new(Method::PUT, url)
                 .header(CONTENT_TYPE, HeaderValue::from_static(MANIFEST_TYPE))
                 .body(bytes.clone());
-            match content_digest(&self.request(request, place).await?.headers) {
+            match content_digest(&self.request(request, location).await?.headers) {
                 Some(actual) if actual != digest => Err(Error::ContentMismatch {
-                    place: format!("{place} (the manifest {digest})"),
+                    location: format!("{location} (the manifest {digest})"),
                     actual,
                 }),
                 _ => Ok(()),
@@ -213,19 +213,19 @@ impl Repository<'_> {
     }
 }
 
-fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
-    let wrong = |problem: &str| Error::bad_answer(place, problem);
+fn upload_url(response: &ClientResponse, location: &str) -> Result<Url, Error> {
+    let bad_answer = |problem: &str| Error::bad_answer(location, problem);
     if response.status != StatusCode::ACCEPTED && response.status != StatusCode::CREATED {
-        return Err(wrong("the registry does not start an upload"));
+        return Err(bad_answer("the registry does not start an upload"));
     }
     let url = response
         .headers
         .get(LOCATION)
-        .and_then(|location| location.to_str().ok())
-        .and_then(|location| response.url.join(location).ok())
-        .ok_or_else(|| wrong("the registry does not say where the upload goes"))?;
+        .and_then(|header| header.to_str().ok())
+        .and_then(|text| response.url.join(text).ok())
+        .ok_or_else(|| bad_answer("the registry does not say where the upload goes"))?;
     if response.url.scheme() == "https" && url.scheme() != "https" {
-        return Err(wrong("the registry asks for an upload without TLS"));
+        return Err(bad_answer("the registry asks for an upload without TLS"));
     }
     Ok(url)
 }

@@ -11,14 +11,14 @@ use http::{
 };
 use url::{Origin, Url};
 
-const MOST: usize = 10;
+const REDIRECTS_MAX: usize = 10;
 
-const OF_BODY: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING];
+const BODY_HEADERS: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING];
 
 /// The redirects that a request has followed, and their cookies, each of which is sent only to the origin that set it.
 #[derive(Debug, Default)]
 pub(super) struct Redirects {
-    followed: usize,
+    followed_count: usize,
     cookies: Vec<Cookie>,
 }
 
@@ -44,23 +44,23 @@ impl Redirects {
         let Some(target) = target(response).filter(|_| !next.body.is_counted()) else {
             return Ok(None);
         };
-        let from = &response.url;
-        if from.scheme() == "https" && target.scheme() != "https" {
+        let source_url = &response.url;
+        if source_url.scheme() == "https" && target.scheme() != "https" {
             return Err("the server redirects to an address without TLS");
         }
-        self.followed += 1;
-        if self.followed > MOST {
+        self.followed_count += 1;
+        if self.followed_count > REDIRECTS_MAX {
             return Err("too many redirects");
         }
         self.keep_cookies(response);
         let headers = &mut next.headers;
         headers.remove(COOKIE);
-        if from.origin() != target.origin() {
+        if source_url.origin() != target.origin() {
             headers.remove(AUTHORIZATION);
         }
         headers.extend(self.cookies_for(&target).map(|cookies| (COOKIE, cookies)));
         if becomes_get && !matches!(next.method, Method::GET | Method::HEAD) {
-            for header in OF_BODY {
+            for header in BODY_HEADERS {
                 next.headers.remove(header);
             }
             next.method = Method::GET;

@@ -56,47 +56,48 @@ impl TagOrDigest {
 impl Repository<'_> {
     /// Fetches a manifest, and checks it if `version` is a digest; returns `None` if the registry does not have it.
     pub(super) async fn manifest(&self, version: &TagOrDigest) -> Result<Option<Bytes>, Error> {
-        let place = self.image_reference(version);
+        let location = self.image_reference(version);
         let path = format!("manifests/{version}");
-        let bytes = self.get(&path, &place, MANIFEST_LIMIT).await?;
+        let bytes = self.get(&path, &location, MANIFEST_LIMIT).await?;
         match (version, bytes) {
-            (TagOrDigest::Digest(digest), Some(bytes)) => matching(bytes, *digest, place).map(Some),
+            (TagOrDigest::Digest(digest), Some(bytes)) => check_digest(bytes, *digest, location).map(Some),
             (_, bytes) => Ok(bytes),
         }
     }
 
     /// Requests the digest of the manifest that has a tag; returns `None` if the registry does not send it.
     pub(super) async fn manifest_digest(&self, version: &TagOrDigest) -> Result<Option<Digest>, Error> {
-        let place = &self.image_reference(version);
+        let location = &self.image_reference(version);
         self.retrying(|| async move {
-            let url = self.url(&format!("manifests/{version}"), place).await?;
+            let url = self.url(&format!("manifests/{version}"), location).await?;
             let request = ClientRequest::new(Method::HEAD, url).header(ACCEPT, MANIFEST_TYPES);
-            Ok(content_digest(&self.request(request, place).await?.headers))
+            Ok(content_digest(&self.request(request, location).await?.headers))
         })
         .await
     }
 
     pub(super) async fn small_blob(&self, digest: Digest, limit: u64) -> Result<Option<Bytes>, Error> {
-        let place = self.image_reference(&TagOrDigest::Digest(digest));
-        let blob = self.get(&format!("blobs/{digest}"), &place, limit).await?;
-        blob.map(|bytes| matching(bytes, digest, place)).transpose()
+        let location = self.image_reference(&TagOrDigest::Digest(digest));
+        let blob = self.get(&format!("blobs/{digest}"), &location, limit).await?;
+        blob.map(|bytes| check_digest(bytes, digest, location))
+            .transpose()
     }
 
     pub(super) async fn blob(&self, digest: Digest, headers: HeaderMap) -> Result<ClientResponse, Error> {
-        let place = self.image_reference(&TagOrDigest::Digest(digest));
-        let url = self.url(&format!("blobs/{digest}"), &place).await?;
+        let location = self.image_reference(&TagOrDigest::Digest(digest));
+        let url = self.url(&format!("blobs/{digest}"), &location).await?;
         let mut request = ClientRequest::new(Method::GET, url);
         request.headers = headers;
-        let response = self.send(request, &place).await?;
-        self.unless_refused(response, &place).await
+        let response = self.send(request, &location).await?;
+        self.check_access(response, &location).await
     }
 
     /// Fetches the index of the artifacts that refer to this manifest, such as its signatures. If the registry has no
     /// referrers API, the index is stored under a tag that contains the digest of the manifest.
     pub(super) async fn referrers(&self, subject: Digest) -> Result<Option<Bytes>, Error> {
-        let place = self.image_reference(&TagOrDigest::Digest(subject));
+        let location = self.image_reference(&TagOrDigest::Digest(subject));
         let path = format!("referrers/{subject}");
-        match self.get(&path, &place, MANIFEST_LIMIT).await? {
+        match self.get(&path, &location, MANIFEST_LIMIT).await? {
             Some(index) => Ok(Some(index)),
             None => {
                 let tag = format!("sha256-{}", subject.to_hex());
@@ -105,16 +106,16 @@ impl Repository<'_> {
         }
     }
 
-    async fn get(&self, path: &str, place: &str, limit: u64) -> Result<Option<Bytes>, Error> {
+    async fn get(&self, path: &str, location: &str, limit: u64) -> Result<Option<Bytes>, Error> {
         self.retrying(|| async move {
-            let url = self.url(path, place).await?;
+            let url = self.url(path, location).await?;
             let request = ClientRequest::new(Method::GET, url).header(ACCEPT, MANIFEST_TYPES);
-            let response = self.send(request, place).await?;
+            let response = self.send(request, location).await?;
             if is_absent(response.status) {
                 return Ok(None);
             }
-            let response = self.allowed(response, place).await?;
-            self.network.body(response, place, limit).await.map(Some)
+            let response = self.check_response(response, location).await?;
+            self.network.body(response, location, limit).await.map(Some)
         })
         .await
     }
@@ -127,13 +128,18 @@ impl Repository<'_> {
     }
 
     /// Sends a request to the registry, with credentials if it requires them. An error status becomes an error.
-    pub(super) async fn request(&self, request: ClientRequest, place: &str) -> Result<ClientResponse, Error> {
-        self.allowed(self.send(request, place).await?, place).await
+    pub(super) async fn request(
+        &self,
+        request: ClientRequest,
+        location: &str,
+    ) -> Result<ClientResponse, Error> {
+        self.check_response(self.send(request, location).await?, location)
+            .await
     }
 
     /// Sends a request to the registry, with credentials if it requires them. A response with any status is returned.
-    pub(super) async fn send(&self, request: ClientRequest, place: &str) -> Result<ClientResponse, Error> {
-        let base = self.base_url(place).await?;
+    pub(super) async fn send(&self, request: ClientRequest, location: &str) -> Result<ClientResponse, Error> {
+        let base = self.base_url(location).await?;
         let (registry, repository) = (self.artifact.registry(), self.artifact.repository());
         let key = (registry.to_owned(), repository.to_owned(), self.access);
         let send = async |authorization: Option<HeaderValue>| {
@@ -142,16 +148,16 @@ impl Repository<'_> {
             if let Some(authorization) = authorization.filter(|_| request.url.origin() == base.origin()) {
                 request = request.header(AUTHORIZATION, authorization);
             }
-            self.network.send(request, place).await
+            self.network.send(request, location).await
         };
-        let cached = self.network.authorizations.lock().get(&key).cloned();
-        let response = send(cached).await?;
+        let cached_authorization = self.network.authorizations.lock().get(&key).cloned();
+        let response = send(cached_authorization).await?;
         // A redirect may have led to another origin, and the challenge may come from there. That origin must not get
         // the registry's credentials.
         if response.status != StatusCode::UNAUTHORIZED || response.url.origin() != base.origin() {
             return Ok(response);
         }
-        match self.authorize(&response, place).await? {
+        match self.authorize(&response, location).await? {
             Some(authorization) => {
                 self.network
                     .authorizations
@@ -163,17 +169,17 @@ impl Repository<'_> {
         }
     }
 
-    pub(super) async fn allowed(
+    pub(super) async fn check_response(
         &self,
         response: ClientResponse,
-        place: &str,
+        location: &str,
     ) -> Result<ClientResponse, Error> {
-        failure::success(self.unless_refused(response, place).await?, place).await
+        failure::success(self.check_access(response, location).await?, location).await
     }
 
-    async fn unless_refused(&self, response: ClientResponse, place: &str) -> Result<ClientResponse, Error> {
+    async fn check_access(&self, response: ClientResponse, location: &str) -> Result<ClientResponse, Error> {
         match response.status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.refusal(response, place).await),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.refusal(response, location).await),
             _ => Ok(response),
         }
     }
@@ -186,31 +192,31 @@ impl Repository<'_> {
         format!("oci://{}{separator}{version}", self.artifact.name())
     }
 
-    pub(super) async fn url(&self, path: &str, place: &str) -> Result<Url, Error> {
+    pub(super) async fn url(&self, path: &str, location: &str) -> Result<Url, Error> {
         let (host, port) = registry_host(self.artifact.registry());
         let repository = repository_path(&host, port, self.artifact);
-        let base = self.base_url(place).await?;
+        let base = self.base_url(location).await?;
         base.join(&format!("{repository}/{path}"))
-            .map_err(|error| Error::bad_answer(place, error.to_string()))
+            .map_err(|error| Error::bad_answer(location, error.to_string()))
     }
 
-    async fn base_url(&self, place: &str) -> Result<Url, Error> {
+    async fn base_url(&self, location: &str) -> Result<Url, Error> {
         let registry = self.artifact.registry();
         let host = if is_docker_hub(registry) {
             DOCKER_HUB_HOST
         } else {
             registry
         };
-        let scheme = self.network.scheme(host, place).await?;
+        let scheme = self.network.scheme(host, location).await?;
         Url::parse(&format!("{scheme}://{host}/v2/"))
-            .map_err(|error| Error::bad_answer(place, error.to_string()))
+            .map_err(|error| Error::bad_answer(location, error.to_string()))
     }
 }
 
 impl FetchClient {
     /// Returns the scheme for a registry, `https` or `http`. If a registry uses `https` with an invalid certificate,
     /// this is an error: the program does not fall back to `http`.
-    async fn scheme(&self, registry: &str, place: &str) -> Result<&'static str, Error> {
+    async fn scheme(&self, registry: &str, location: &str) -> Result<&'static str, Error> {
         let insecure = &self.config.insecure_registries;
         if !is_loopback(registry) && !insecure.iter().any(|insecure| insecure == registry) {
             return Ok("https");
@@ -219,7 +225,7 @@ impl FetchClient {
             return Ok(scheme);
         }
         let url = Url::parse(&format!("https://{registry}/v2/"))
-            .map_err(|error| Error::bad_answer(place, error.to_string()))?;
+            .map_err(|error| Error::bad_answer(location, error.to_string()))?;
         let host = url.host_str().map(str::to_owned);
         let scheme = match self.client.send(ClientRequest::new(Method::GET, url)).await {
             Ok(_) => "https",
@@ -228,7 +234,7 @@ impl FetchClient {
                 return Err(failure::of_transport(
                     &error,
                     host.as_deref(),
-                    place,
+                    location,
                     &self.config,
                 ));
             }
@@ -248,12 +254,12 @@ fn is_loopback(registry: &str) -> bool {
     host == "localhost" || host_address(&host).is_some_and(|address| address.is_loopback())
 }
 
-fn matching(bytes: Bytes, digest: Digest, place: String) -> Result<Bytes, Error> {
+fn check_digest(bytes: Bytes, digest: Digest, location: String) -> Result<Bytes, Error> {
     let actual = Digest::of(&bytes);
     if actual == digest {
         Ok(bytes)
     } else {
-        Err(Error::ContentMismatch { place, actual })
+        Err(Error::ContentMismatch { location, actual })
     }
 }
 

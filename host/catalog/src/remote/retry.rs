@@ -19,7 +19,7 @@ impl FetchClient {
         loop {
             match attempt().await {
                 Err(error) => pauses.wait_after(error, progress).await?,
-                done => return done,
+                outcome => return outcome,
             }
         }
     }
@@ -28,7 +28,7 @@ impl FetchClient {
         let retries = self.config.attempts.saturating_sub(1);
         Pauses {
             backoff: Backoff::new(self.config.first_pause, LONGEST_PAUSE),
-            left: retries,
+            retries_left: retries,
             retries,
         }
     }
@@ -37,7 +37,7 @@ impl FetchClient {
 #[derive(Debug)]
 pub(super) struct Pauses {
     backoff: Backoff,
-    left: usize,
+    retries_left: usize,
     retries: usize,
 }
 
@@ -45,22 +45,26 @@ impl Pauses {
     /// Starts to count attempts from zero again, because the last one made progress.
     pub(super) fn reset(&mut self) {
         self.backoff.reset();
-        self.left = self.retries;
+        self.retries_left = self.retries;
     }
 
     pub(super) async fn wait_after(&mut self, error: Error, progress: OnProgress<'_>) -> Result<(), Error> {
         if !error.is_transient() {
             return Err(error);
         }
-        let wanted = error.retry_after().unwrap_or_default();
-        if wanted > LONGEST_PAUSE {
+        let requested_pause = error.retry_after().unwrap_or_default();
+        if requested_pause > LONGEST_PAUSE {
             return Err(error);
         }
-        let Some(left) = self.left.checked_sub(1) else {
+        let Some(retries_left) = self.retries_left.checked_sub(1) else {
             return Err(error);
         };
-        self.left = left;
-        let after = self.backoff.after_failure().min(LONGEST_PAUSE).max(wanted);
+        self.retries_left = retries_left;
+        let after = self
+            .backoff
+            .after_failure()
+            .min(LONGEST_PAUSE)
+            .max(requested_pause);
         tracing::debug!(%error, ?after, "a request failed and is retried");
         progress(FetchProgress::Retrying { after, error });
         tokio::time::sleep(after).await;

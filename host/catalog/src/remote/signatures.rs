@@ -41,19 +41,19 @@ impl Repository<'_> {
     pub(super) async fn signatures(
         &self,
         reference: &ModuleReference,
-        found: &FetchedModule,
+        fetched_module: &FetchedModule,
     ) -> Result<Material, Error> {
-        let Some(manifest) = &found.manifest else {
+        let Some(manifest) = &fetched_module.manifest else {
             return Ok(Material::default());
         };
-        let signed = Digest::of(manifest);
+        let manifest_digest = Digest::of(manifest);
         let mut material = Material {
             manifest: Some(Blob(manifest.to_vec())),
             ..Material::default()
         };
-        let tag = TagOrDigest::Tag(format!("sha256-{}.sig", signed.to_hex()));
+        let tag = TagOrDigest::Tag(format!("sha256-{}.sig", manifest_digest.to_hex()));
         self.add_signatures(&mut material, reference, &tag).await?;
-        let Some(index) = self.referrers(signed).await? else {
+        let Some(index) = self.referrers(manifest_digest).await? else {
             return Ok(material);
         };
         let index = serde_json::from_slice::<ImageIndex>(&index).map_err(|error| {

@@ -52,14 +52,14 @@ pub fn describe(material: &Material) -> Vec<SignatureDescription> {
 }
 
 impl SignatureDescription {
-    pub(super) fn new(found: &FoundSignature) -> Self {
+    pub(super) fn new(signature: &FoundSignature) -> Self {
         Self {
-            kind: match found {
+            kind: match signature {
                 FoundSignature::Detached { .. } => SignatureKind::Detached,
                 FoundSignature::Bundle { .. } => SignatureKind::Bundle,
                 FoundSignature::SimpleSigning { .. } => SignatureKind::SimpleSigning,
             },
-            name: found.name().to_owned(),
+            name: signature.name().to_owned(),
             ..Self::default()
         }
     }

@@ -28,13 +28,13 @@ pub enum SignatureError {
         fix: String,
     },
     #[error(
-        "module {reference} has no valid signature: {required} is required, but found {found}: {fix}",
-        found = list(found)
+        "module {reference} has no valid signature: {required} is required, but found {findings}: {fix}",
+        findings = list(findings)
     )]
     Refused {
         reference: Box<ModuleReference>,
         required: String,
-        found: Vec<SignatureFinding>,
+        findings: Vec<SignatureFinding>,
         fix: String,
     },
     #[error("module {reference}: {problem}: pull it again")]
@@ -105,9 +105,9 @@ pub enum InvalidTrust {
     #[error("{path}: {source}", path = path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     /// The PEM or JSON text of a public key, a certificate or a trust root is invalid.
-    #[error("{what}{}: {problem}", path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default())]
+    #[error("{kind}{}: {problem}", path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default())]
     Invalid {
-        what: &'static str,
+        kind: &'static str,
         path: Option<PathBuf>,
         problem: String,
     },
@@ -120,12 +120,12 @@ pub enum InvalidTrust {
 }
 
 /// The maximum number of signatures that an error message lists.
-const LISTED: usize = 8;
+const LISTED_MAX: usize = 8;
 
 fn list(items: &[impl fmt::Display]) -> String {
-    let mut texts: Vec<String> = items.iter().take(LISTED).map(ToString::to_string).collect();
-    if items.len() > LISTED {
-        texts.push(format!("and {} more", items.len() - LISTED));
+    let mut texts: Vec<String> = items.iter().take(LISTED_MAX).map(ToString::to_string).collect();
+    if items.len() > LISTED_MAX {
+        texts.push(format!("and {} more", items.len() - LISTED_MAX));
     }
     texts.join("; ")
 }

@@ -133,9 +133,9 @@ pub const SIGNATURE_SUFFIXES: [&str; 2] = [".sig", BUNDLE_SUFFIX];
 pub fn read_next_to_file(path: &Path, resolved: &Path) -> Result<Material, SignatureError> {
     let mut material = Material::default();
     let reference = ModuleReference::File(path.to_owned());
-    for place in [path, resolved] {
+    for module_path in [path, resolved] {
         for suffix in SIGNATURE_SUFFIXES {
-            if let Some((name, content)) = read_neighbour(place, suffix)? {
+            if let Some((name, content)) = read_neighbour(module_path, suffix)? {
                 material.add(&reference, FoundSignature::with_suffix(suffix, name, content))?;
             }
         }

@@ -22,15 +22,15 @@ use super::{
     SignatureKind, VerifiedSignature,
 };
 
-pub(super) fn describe(found: &FoundSignature) -> SignatureDescription {
+pub(super) fn describe(signature: &FoundSignature) -> SignatureDescription {
     provider::install();
-    let mut description = SignatureDescription::new(found);
-    match ParsedSignature::new(found) {
-        Ok(opened) => {
-            if matches!(opened.signed, SignedContent::Envelope(_)) {
+    let mut description = SignatureDescription::new(signature);
+    match ParsedSignature::new(signature) {
+        Ok(parsed_signature) => {
+            if matches!(parsed_signature.signed, SignedContent::Envelope(_)) {
                 description.kind = SignatureKind::Statement;
             }
-            if let Some(bundle) = &opened.bundle {
+            if let Some(bundle) = &parsed_signature.bundle {
                 add_bundle(&mut description, bundle);
             }
         }
@@ -62,16 +62,16 @@ fn log_index(bundle: &Bundle) -> Option<u64> {
 
 pub(super) fn by_key(
     keys: &PublicKeys,
-    found: &FoundSignature,
+    signature: &FoundSignature,
     artifact: &[u8],
 ) -> Result<VerifiedSignature, Refusal> {
-    let opened = ParsedSignature::new(found)?;
-    let message = opened.signed.message(artifact);
+    let parsed_signature = ParsedSignature::new(signature)?;
+    let message = parsed_signature.signed.message(artifact);
     let key = keys
         .iter()
-        .find(|key| key.signed(&message, &opened.signature))
+        .find(|key| key.has_signed(&message, &parsed_signature.signature))
         .ok_or(Refusal::WrongKey)?;
-    opened.signed.check_subject(artifact)?;
+    parsed_signature.signed.check_subject(artifact)?;
     Ok(VerifiedSignature::Key {
         fingerprint: key.fingerprint(),
     })
@@ -79,35 +79,38 @@ pub(super) fn by_key(
 
 pub(super) fn by_identity(
     keyless: &Keyless,
-    found: &FoundSignature,
+    signature: &FoundSignature,
     artifact: &[u8],
 ) -> Result<VerifiedSignature, Refusal> {
-    let opened = ParsedSignature::new(found)?;
-    let bundle = opened.bundle.as_ref().ok_or(Refusal::NoCertificate)?;
+    let parsed_signature = ParsedSignature::new(signature)?;
+    let bundle = parsed_signature.bundle.as_ref().ok_or(Refusal::NoCertificate)?;
     let certificate = bundle.signing_certificate().ok_or(Refusal::NoCertificate)?;
     // The signed digest is compared first, so that a signature of another module gets an error of its own.
-    opened.signed.check_subject(artifact)?;
-    let message = opened.signed.content(artifact);
+    parsed_signature.signed.check_subject(artifact)?;
+    let message = parsed_signature.signed.content(artifact);
     let root = &keyless.trust_root;
-    let result = root
+    let verification = root
         .verifier()
         .verify(message, bundle, &root.policy())
         .map_err(|error| refusal(error, bundle, certificate))?;
-    let issuer = result.issuer().unwrap_or_default();
+    let issuer = verification.issuer().unwrap_or_default();
     if issuer != keyless.issuer.as_str() {
         return Err(Refusal::WrongIssuer {
             found: issuer.to_owned(),
             required: keyless.issuer.to_string(),
         });
     }
-    let identity = result.identity().map(ToString::to_string).unwrap_or_default();
+    let identity = verification
+        .identity()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     if !keyless.identity.matches(&identity) {
         return Err(Refusal::WrongIdentity {
             found: identity,
             required: keyless.identity.to_string(),
         });
     }
-    let signed_at = result.verified_timestamps().iter().min().copied();
+    let signed_at = verification.verified_timestamps().iter().min().copied();
     Ok(VerifiedSignature::Identity {
         identity,
         issuer: issuer.to_owned(),
@@ -120,40 +123,43 @@ pub(super) fn by_identity(
 
 pub(super) fn by_certificate(
     certified: &CertificateRequirement,
-    found: &FoundSignature,
+    signature: &FoundSignature,
     artifact: &[u8],
 ) -> Result<VerifiedSignature, Refusal> {
     let certificate = &certified.certificate;
     // The signature must be verified with the certificate that the policy names. So a copy of the signature gets this
     // certificate, even if another one was stored with the signature.
-    let mut found = found.clone();
+    let mut certified_signature = signature.clone();
     if let FoundSignature::SimpleSigning {
-        certificate: given,
+        certificate: stored_certificate,
         chain,
         ..
-    } = &mut found
+    } = &mut certified_signature
     {
-        *given = Some(certificate.pem());
+        *stored_certificate = Some(certificate.pem());
         *chain = None;
     }
-    let opened = ParsedSignature::new(&found)?;
+    let parsed_signature = ParsedSignature::new(&certified_signature)?;
     let key = &certificate.key;
-    if !key.signed(&opened.signed.message(artifact), &opened.signature) {
+    if !key.has_signed(
+        &parsed_signature.signed.message(artifact),
+        &parsed_signature.signature,
+    ) {
         return Err(Refusal::WrongKey);
     }
-    opened.signed.check_subject(artifact)?;
-    let of_certificate = |bundle: &&Bundle| {
+    parsed_signature.signed.check_subject(artifact)?;
+    let matches_certificate = |bundle: &&Bundle| {
         let has_entry = !bundle.verification_material.tlog_entries.is_empty();
         has_entry && bundle.signing_certificate() == Some(&certificate.der)
     };
-    let logged = opened.bundle.as_ref().filter(of_certificate);
-    match (logged, &certified.trust_root) {
+    let logged_bundle = parsed_signature.bundle.as_ref().filter(matches_certificate);
+    match (logged_bundle, &certified.trust_root) {
         (Some(bundle), Some(root)) => {
             // The chain of the certificate is not verified again, because it was verified when the requirement was read
             // from the configuration.
             let policy = VerificationPolicy::any_identity().skip_certificate_chain();
             root.verifier()
-                .verify(opened.signed.content(artifact), bundle, &policy)
+                .verify(parsed_signature.signed.content(artifact), bundle, &policy)
                 .map_err(|error| refusal(error, bundle, &certificate.der))?;
         }
         _ if certified.must_be_logged => {

@@ -233,31 +233,40 @@ mod tests {
         std::fs::create_dir(root.join("b")).unwrap();
         std::fs::write(root.join("b/module"), "").unwrap();
         std::os::unix::fs::symlink(root.join("b/module"), root.join("a/link")).unwrap();
-        for written in ["b/module", "a/../b/module", "a/link", "./a/.././b//module"] {
-            let reference = ModuleReference::File(root.join(written));
+        for path_text in ["b/module", "a/../b/module", "a/link", "./a/.././b//module"] {
+            let reference = ModuleReference::File(root.join(path_text));
             let source = ReferenceSource::from_reference(&reference).unwrap();
-            assert_eq!(source.path(), Some(root.join("b/module").as_path()), "{written}");
+            assert_eq!(
+                source.path(),
+                Some(root.join("b/module").as_path()),
+                "{path_text}"
+            );
         }
-        for (written, place) in [
+        for (path_text, expected_path) in [
             ("a/gone", "a/gone"),
             ("gone/module", "gone/module"),
             ("b/../gone", "gone"),
         ] {
-            let source = ReferenceSource::from_reference(&ModuleReference::File(root.join(written))).unwrap();
-            assert_eq!(source.path(), Some(root.join(place).as_path()), "{written}");
+            let source =
+                ReferenceSource::from_reference(&ModuleReference::File(root.join(path_text))).unwrap();
+            assert_eq!(
+                source.path(),
+                Some(root.join(expected_path).as_path()),
+                "{path_text}"
+            );
         }
         std::os::unix::fs::symlink(root.join("gone"), root.join("dangling")).unwrap();
-        for written in [
+        for path_text in [
             "dangling",
             "dangling/module",
             "gone/../b/module",
             "b/module/inside",
         ] {
             let error =
-                ReferenceSource::from_reference(&ModuleReference::File(root.join(written))).unwrap_err();
+                ReferenceSource::from_reference(&ModuleReference::File(root.join(path_text))).unwrap_err();
             assert!(
                 matches!(error, SignatureError::Unreadable { .. }),
-                "{written}: {error}"
+                "{path_text}: {error}"
             );
         }
     }

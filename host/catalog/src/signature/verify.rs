@@ -56,14 +56,14 @@ pub fn verify(
         return Ok(VerifiedSignature::Unrequired);
     }
     let artifact = subject.artifact(material)?;
-    let found = match valid_signature(requirement, artifact, material) {
+    let findings = match valid_signature(requirement, artifact, material) {
         Ok(verified) => return Ok(verified),
-        Err(found) => found,
+        Err(findings) => findings,
     };
     let reference = Box::new(subject.reference.clone());
     let required = requirement.to_string();
     let fix = subject.how_to_sign(requirement, artifact);
-    Err(if found.is_empty() {
+    Err(if findings.is_empty() {
         SignatureError::Unsigned {
             reference,
             required,
@@ -73,7 +73,7 @@ pub fn verify(
         SignatureError::Refused {
             reference,
             required,
-            found,
+            findings,
             fix,
         }
     })
@@ -86,21 +86,21 @@ pub(crate) fn valid_signature(
 ) -> Result<VerifiedSignature, Vec<SignatureFinding>> {
     let check: &dyn Fn(&FoundSignature) -> Result<VerifiedSignature, Refusal> = match requirement {
         Requirement::Unsigned => return Ok(VerifiedSignature::Unrequired),
-        Requirement::Keys(keys) => &|found| by_key(keys, found, artifact),
-        Requirement::Keyless(keyless) => &|found| by_identity(keyless, found, artifact),
-        Requirement::Certified(certified) => &|found| by_certificate(certified, found, artifact),
+        Requirement::Keys(keys) => &|candidate| by_key(keys, candidate, artifact),
+        Requirement::Keyless(keyless) => &|candidate| by_identity(keyless, candidate, artifact),
+        Requirement::Certified(certified) => &|candidate| by_certificate(certified, candidate, artifact),
     };
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     for signature in &material.signatures {
         match check(signature) {
             Ok(verified) => return Ok(verified),
-            Err(refusal) => found.push(SignatureFinding {
+            Err(refusal) => findings.push(SignatureFinding {
                 signature: describe(signature),
                 refusal,
             }),
         }
     }
-    Err(found)
+    Err(findings)
 }
 
 impl<'a> SignedModule<'a> {
@@ -126,13 +126,13 @@ impl<'a> SignedModule<'a> {
                  by this digest, because that is what is signed"
             )));
         }
-        let listed = ModuleLayer::of_manifest(reference, manifest)
+        let listed_digest = ModuleLayer::of_manifest(reference, manifest)
             .map_err(|error| unrelated(error.to_string()))?
             .digest;
         let actual = self.digest;
-        if listed != actual {
+        if listed_digest != actual {
             return Err(unrelated(format!(
-                "the manifest lists the module {listed}, but the module is {actual}"
+                "the manifest lists the module {listed_digest}, but the module is {actual}"
             )));
         }
         Ok(manifest)

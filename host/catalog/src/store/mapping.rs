@@ -18,9 +18,10 @@ pub(super) fn is_safe_in(directory: &Path) -> bool {
         0x5846_5342, // XFS
         0x2fc1_2fc1, // ZFS
     ];
-    let is_local = statfs(directory).is_ok_and(|found| LOCAL.contains(&(found.f_type as u64)));
-    let executes = statvfs(directory).is_ok_and(|found| !found.f_flag.contains(StatVfsMountFlags::NOEXEC));
-    is_local && executes
+    let is_local = statfs(directory).is_ok_and(|file_system| LOCAL.contains(&(file_system.f_type as u64)));
+    let allows_execution =
+        statvfs(directory).is_ok_and(|file_system| !file_system.f_flag.contains(StatVfsMountFlags::NOEXEC));
+    is_local && allows_execution
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -16,7 +16,7 @@ pub struct PruneResult {
     /// The total size of the entries that were removed, in bytes.
     pub bytes: u64,
     /// The size of the store after pruning, in bytes.
-    pub left: u64,
+    pub size_left: u64,
 }
 
 impl Store {
@@ -27,7 +27,7 @@ impl Store {
             .modules
             .iter()
             .map(|digest| (StoreEntryKind::Module, *digest));
-        let keep: HashSet<PathBuf> = modules
+        let paths_in_use: HashSet<PathBuf> = modules
             .chain(
                 in_use
                     .compiled
@@ -50,19 +50,19 @@ impl Store {
             Some((metadata.modified().ok()?, metadata.len(), path))
         })
         .collect();
-        entries.sort_by_key(|(used, ..)| *used);
+        entries.sort_by_key(|(used_at, ..)| *used_at);
         let mut pruned = PruneResult {
-            left: entries.iter().map(|(_, size, _)| size).sum(),
+            size_left: entries.iter().map(|(_, size, _)| size).sum(),
             ..PruneResult::default()
         };
         for (_, size, path) in entries {
-            if pruned.left <= limit {
+            if pruned.size_left <= limit {
                 break;
             }
-            if !keep.contains(&path) && fs::remove_file(&path).is_ok() {
+            if !paths_in_use.contains(&path) && fs::remove_file(&path).is_ok() {
                 pruned.entries += 1;
                 pruned.bytes = pruned.bytes.saturating_add(size);
-                pruned.left = pruned.left.saturating_sub(size);
+                pruned.size_left = pruned.size_left.saturating_sub(size);
             }
         }
         pruned

@@ -64,7 +64,7 @@ impl Store {
     }
 
     fn record(&self, reference: &ModuleReference, name: Digest) -> Option<Resolution> {
-        let resolution = read(reference, &self.sealed(StoreEntryKind::Resolution, name)?);
+        let resolution = read(reference, &self.read_sealed(StoreEntryKind::Resolution, name)?);
         if resolution.is_none() {
             remove_damaged(&self.path(StoreEntryKind::Resolution, name));
         }

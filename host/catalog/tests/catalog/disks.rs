@@ -145,5 +145,5 @@ async fn a_read_only_store_serves_its_entries() {
     let catalog = Catalog::new(scene.config.clone()).unwrap();
     let error = scene.obtain(&catalog, &site.url("/a.wasm")).await.unwrap_err();
     assert!(matches!(error, Error::Store { .. }), "{error}");
-    assert!(site.received().is_empty());
+    assert!(site.requests().is_empty());
 }

@@ -30,21 +30,24 @@ async fn a_url_is_fetched_again_only_on_request() {
     site.put("/a.wasm", &second, Some("\"2\""));
     let module = scene.obtain(&scene.catalog(), &url).await.unwrap();
     assert_eq!(module.digest(), Digest::of(&first));
-    assert_eq!(site.received().len(), 1);
+    assert_eq!(site.requests().len(), 1);
     assert!(scene.take_progress().is_empty());
 
-    let again = async || {
+    let obtain_again = async || {
         let module = scene.obtain_as(&catalog, &url, None, Freshness::Resolve).await;
         module.unwrap().digest()
     };
-    assert_eq!(again().await, Digest::of(&second));
-    assert_eq!(again().await, Digest::of(&second));
-    let known: Vec<_> = site
-        .received()
+    assert_eq!(obtain_again().await, Digest::of(&second));
+    assert_eq!(obtain_again().await, Digest::of(&second));
+    let known_tags: Vec<_> = site
+        .requests()
         .iter()
-        .map(|received| received.headers.get("if-none-match").cloned())
+        .map(|request| request.headers.get("if-none-match").cloned())
         .collect();
-    assert_eq!(known, [None, Some("\"1\"".to_owned()), Some("\"2\"".to_owned())]);
+    assert_eq!(
+        known_tags,
+        [None, Some("\"1\"".to_owned()), Some("\"2\"".to_owned())]
+    );
 
     let reference: ModuleReference = url.parse().unwrap();
     let module = catalog.load_stored(&reference, Digest::of(&first)).await.unwrap();
@@ -73,14 +76,14 @@ async fn a_pinned_module_in_the_store_causes_no_request() {
     assert_eq!(scene.stored_files("partial"), [""; 0]);
 
     let right = Some(Digest::of(&bytes));
-    for (path, freshness, received) in [
+    for (path, freshness, request_count) in [
         ("/a.wasm", Freshness::PreferRecorded, 2),
         ("/a.wasm", Freshness::Resolve, 2),
         ("/b.wasm", Freshness::PreferRecorded, 2),
     ] {
         let module = scene.obtain_as(&catalog, &site.url(path), right, freshness).await;
         assert_eq!(module.unwrap().bytes(), bytes.as_slice());
-        assert_eq!(site.received().len(), received, "{path} {freshness:?}");
+        assert_eq!(site.requests().len(), request_count, "{path} {freshness:?}");
     }
 }
 
@@ -207,8 +210,8 @@ async fn a_partial_download_is_resumed_after_a_restart() {
         let catalog = admittance_catalog::Catalog::new(config).unwrap();
         let module = scene.obtain(&catalog, &site.url("/a.wasm")).await.unwrap();
         assert!(module.bytes() == if changed { &next } else { &bytes }.as_slice());
-        let received = site.received();
-        let last = &received.last().unwrap().headers;
+        let requests = site.requests();
+        let last = &requests.last().unwrap().headers;
         // The program collects up to 256 KiB before it writes them to disk. If the download breaks, the bytes that are
         // not on disk yet are lost. So the last request starts a bit before the place where the download broke.
         let start: usize = last["range"]
@@ -226,7 +229,7 @@ async fn a_partial_download_is_resumed_after_a_restart() {
 async fn server_faults_are_retried_or_reported() {
     let bytes = component(100_000, 1);
     // (faults of the server, expected number of requests, expected final error or `None` for success)
-    for (faults, received, expected) in [
+    for (faults, request_count, expected) in [
         (vec![ResponseFault::Status(503, None)], 2, None),
         (
             vec![ResponseFault::Status(500, None), ResponseFault::Cut(10)],
@@ -318,7 +321,7 @@ async fn server_faults_are_retried_or_reported() {
             }
             (result, _) => panic!("{faults:?}: {result:?}"),
         }
-        assert_eq!(site.received().len(), received, "{faults:?}");
+        assert_eq!(site.requests().len(), request_count, "{faults:?}");
         if let [ResponseFault::Status(429, Some("1"))] = faults.as_slice() {
             let retries = scene.retries();
             assert!(retries[0].0 >= Duration::from_secs(1), "{retries:?}");
@@ -348,17 +351,17 @@ async fn a_cookie_is_sent_only_to_its_origin() {
         .await
         .unwrap();
     let cookies = |site: &Site| -> Vec<_> {
-        let received = site.received().into_iter();
-        received
-            .map(|mut received| received.headers.remove("cookie"))
+        let requests = site.requests().into_iter();
+        requests
+            .map(|mut request| request.headers.remove("cookie"))
             .collect()
     };
     let expected = [None, Some("seen=1"), Some("seen=2"), Some("seen=2; more=a=b")];
     assert_eq!(cookies(&site), expected.map(|cookie| cookie.map(str::to_owned)));
     assert_eq!(cookies(&other), [None]);
     let (catalog, url) = (scene.catalog(), site.url("/a.wasm"));
-    let again = scene.obtain_as(&catalog, &url, None, Freshness::Resolve).await;
-    again.unwrap();
+    let result = scene.obtain_as(&catalog, &url, None, Freshness::Resolve).await;
+    result.unwrap();
     assert_eq!(cookies(&site).last(), Some(&None));
 }
 
@@ -421,7 +424,7 @@ async fn concurrent_requests_for_a_module_share_one_fetch() {
     let site = Site::start(&scene.authority).await;
     let bytes = component(MEGABYTE, 1);
     site.put("/a.wasm", &bytes, None);
-    for (faults, received) in [(vec![ResponseFault::Status(410, None)], 1), (Vec::new(), 2)] {
+    for (faults, request_count) in [(vec![ResponseFault::Status(410, None)], 1), (Vec::new(), 2)] {
         let catalog = scene.catalog();
         let failing = !faults.is_empty();
         site.fail(faults);
@@ -435,6 +438,6 @@ async fn concurrent_requests_for_a_module_share_one_fetch() {
             let result = task.await.unwrap();
             assert_eq!(result.is_err(), failing, "{result:?}");
         }
-        assert_eq!(site.received().len(), received);
+        assert_eq!(site.requests().len(), request_count);
     }
 }

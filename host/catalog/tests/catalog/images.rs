@@ -22,8 +22,8 @@ async fn put_image(registry: &Registry, tag: &str, configuration: &Value) -> (Va
     let config = put_blob(registry, &configuration.to_string()).await;
     let layer = put_blob(registry, "a layer").await;
     let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]});
-    let described = put_manifest(registry, tag, &manifest).await;
-    (manifest, described)
+    let descriptor = put_manifest(registry, tag, &manifest).await;
+    (manifest, descriptor)
 }
 
 fn image(registry: &Registry, tag: &str) -> OciReference {
@@ -34,7 +34,7 @@ fn json_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-fn says(result: Result<Digest, ImageError>, part: &str) {
+fn assert_error(result: Result<Digest, ImageError>, part: &str) {
     let error = result.unwrap_err().to_string();
     assert!(error.contains(part), "{part}: {error}");
 }
@@ -45,34 +45,43 @@ async fn manifests_and_configurations_of_images_are_read() {
     let registry = Registry::start(RegistryLogin::Open, None).await;
     let images = RegistryImages::new(scene.catalog());
     let user = |name: &str| json!({"os": "linux", "architecture": "amd64", "config": {"User": name}});
-    let (manifest, described) = put_image(&registry, "1", &user("nobody")).await;
+    let (manifest, image_descriptor) = put_image(&registry, "1", &user("nobody")).await;
     let (_, other) = put_image(&registry, "other", &user("other")).await;
     let architecture = match consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
-    let entry = |described: &Value, os: &str, architecture: &str| {
-        let mut entry = described.clone();
+    let entry = |descriptor: &Value, os: &str, architecture: &str| {
+        let mut entry = descriptor.clone();
         entry["platform"] = json!({"os": os, "architecture": architecture});
         entry
     };
     let all = index(&[
         entry(&other, "windows", architecture),
-        entry(&described, "linux", architecture),
+        entry(&image_descriptor, "linux", architecture),
     ]);
-    let index_described = put_manifest(&registry, "all", &all).await;
+    let index_descriptor = put_manifest(&registry, "all", &all).await;
     put_manifest(&registry, "foreign", &index(&[entry(&other, "linux", "s390")])).await;
 
-    let found = images.manifest(&image(&registry, "1")).await.unwrap();
-    assert_eq!(json!(found.digest.to_string()), described["digest"]);
-    assert_eq!(json_of(found.json.get()), manifest);
-    let found = images.manifest(&image(&registry, "all")).await.unwrap();
-    assert_eq!(json!(found.digest.to_string()), index_described["digest"]);
-    assert_eq!(json_of(found.json.get()), all);
+    let fetched_manifest = images.manifest(&image(&registry, "1")).await.unwrap();
+    assert_eq!(
+        json!(fetched_manifest.digest.to_string()),
+        image_descriptor["digest"]
+    );
+    assert_eq!(json_of(fetched_manifest.json.get()), manifest);
+    let fetched_manifest = images.manifest(&image(&registry, "all")).await.unwrap();
+    assert_eq!(
+        json!(fetched_manifest.digest.to_string()),
+        index_descriptor["digest"]
+    );
+    assert_eq!(json_of(fetched_manifest.json.get()), all);
     for tag in ["1", "all"] {
-        let (found, configuration) = images.configuration(&image(&registry, tag)).await.unwrap();
-        assert_eq!(json!(found.digest.to_string()), described["digest"]);
+        let (fetched_manifest, configuration) = images.configuration(&image(&registry, tag)).await.unwrap();
+        assert_eq!(
+            json!(fetched_manifest.digest.to_string()),
+            image_descriptor["digest"]
+        );
         assert_eq!(json_of(configuration.get())["config"]["User"], "nobody");
     }
     let error = images
@@ -83,12 +92,12 @@ async fn manifests_and_configurations_of_images_are_read() {
     let error = images.manifest(&image(&registry, "none")).await.unwrap_err();
     assert!(error.to_string().contains("no such artifact"), "{error}");
 
-    let kept = image(&registry, "1");
-    let gone = image(&registry, "other");
+    let cached_image = image(&registry, "1");
+    let uncached_image = image(&registry, "other");
     drop(registry);
-    images.manifest(&kept).await.unwrap();
-    images.configuration(&kept).await.unwrap();
-    images.manifest(&gone).await.unwrap_err();
+    images.manifest(&cached_image).await.unwrap();
+    images.configuration(&cached_image).await.unwrap();
+    images.manifest(&uncached_image).await.unwrap_err();
 }
 
 #[tokio::test]
@@ -96,10 +105,10 @@ async fn signatures_of_images_are_verified() {
     let scene = CatalogScene::new();
     let registry = Registry::start(RegistryLogin::Open, None).await;
     let images = || RegistryImages::new(scene.catalog());
-    let (_, described) = put_image(&registry, "1", &json!({})).await;
+    let (_, descriptor) = put_image(&registry, "1", &json!({})).await;
     let image = image(&registry, "1");
     let (signer, other) = (signatures::CosignKey::new(), signatures::CosignKey::new());
-    let by = |signers: &[&signatures::CosignKey], annotations: &[(&str, &str)]| Signers {
+    let key_signers = |signers: &[&signatures::CosignKey], annotations: &[(&str, &str)]| Signers {
         all: signers
             .iter()
             .map(|signer| Signer::Key(signer.public_key()))
@@ -109,9 +118,12 @@ async fn signatures_of_images_are_verified() {
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect::<BTreeMap<_, _>>(),
     };
-    says(images().signed(&image, &by(&[&signer], &[])).await, "found: none");
+    assert_error(
+        images().signed(&image, &key_signers(&[&signer], &[])).await,
+        "found: none",
+    );
 
-    let digest = described["digest"].as_str().unwrap();
+    let digest = descriptor["digest"].as_str().unwrap();
     let payload = json!({
         "critical": {
             "identity": {"docker-reference": ""},
@@ -128,24 +140,32 @@ async fn signatures_of_images_are_verified() {
     let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]});
     put_manifest(&registry, &format!("{}.sig", digest.replace(':', "-")), &manifest).await;
 
-    let kept = images();
+    let reader = images();
     for annotations in [&[][..], &[("env", "prod")]] {
-        let signed = kept.signed(&image, &by(&[&signer], annotations)).await.unwrap();
-        assert_eq!(signed.to_string(), digest);
+        let signed_digest = reader
+            .signed(&image, &key_signers(&[&signer], annotations))
+            .await
+            .unwrap();
+        assert_eq!(signed_digest.to_string(), digest);
     }
-    says(
-        kept.signed(&image, &by(&[&signer], &[("env", "test")])).await,
+    assert_error(
+        reader
+            .signed(&image, &key_signers(&[&signer], &[("env", "test")]))
+            .await,
         "found: none",
     );
-    says(
-        kept.signed(&image, &by(&[&other], &[])).await,
+    assert_error(
+        reader.signed(&image, &key_signers(&[&other], &[])).await,
         "it needs a signature by the key",
     );
-    says(
-        kept.signed(&image, &by(&[&signer, &other], &[])).await,
+    assert_error(
+        reader.signed(&image, &key_signers(&[&signer, &other], &[])).await,
         "no valid signature",
     );
-    says(kept.signed(&image, &by(&[], &[])).await, "no signer is named");
+    assert_error(
+        reader.signed(&image, &key_signers(&[], &[])).await,
+        "no signer is named",
+    );
     for (all, part) in [
         (Signer::Key("no key".to_owned()), "no PEM block"),
         (
@@ -161,7 +181,7 @@ async fn signatures_of_images_are_verified() {
             all: vec![all],
             ..Signers::default()
         };
-        says(kept.signed(&image, &signers).await, part);
+        assert_error(reader.signed(&image, &signers).await, part);
     }
     let (authority, stranger) = (CodeAuthority::new(), CodeAuthority::new());
     let certified = |certificate: String, chain: Option<Vec<String>>, must_be_logged| Signers {
@@ -172,9 +192,11 @@ async fn signatures_of_images_are_verified() {
         }],
         annotations: BTreeMap::from([("env".to_owned(), "prod".to_owned())]),
     };
-    let own = || authority.certify(&signer);
+    let own_certificate = || authority.certify(&signer);
     for chain in [None, Some(vec![stranger.pem(), authority.pem()])] {
-        let signed = kept.signed(&image, &certified(own(), chain, false)).await;
+        let signed = reader
+            .signed(&image, &certified(own_certificate(), chain, false))
+            .await;
         assert_eq!(signed.unwrap().to_string(), digest);
     }
     for (signers, part) in [
@@ -183,16 +205,22 @@ async fn signatures_of_images_are_verified() {
             "was made by another key",
         ),
         (
-            certified(own(), Some(vec![stranger.pem()]), false),
+            certified(own_certificate(), Some(vec![stranger.pem()]), false),
             "no certificate of its chain issued it",
         ),
-        (certified(own(), None, true), "no rule of `signatures` names one"),
+        (
+            certified(own_certificate(), None, true),
+            "no rule of `signatures` names one",
+        ),
         (certified("no text".to_owned(), None, false), "not the PEM text"),
     ] {
-        says(kept.signed(&image, &signers).await, part);
+        assert_error(reader.signed(&image, &signers).await, part);
     }
     drop(registry);
-    kept.signed(&image, &by(&[&signer], &[])).await.unwrap();
+    reader
+        .signed(&image, &key_signers(&[&signer], &[]))
+        .await
+        .unwrap();
 }
 
 struct CodeAuthority(CertifiedIssuer<'static, KeyPair>);

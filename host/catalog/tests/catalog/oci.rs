@@ -88,31 +88,31 @@ async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
         .await
         .unwrap();
     let tag = format!("oci://{}/plugins/a:1", registry.name);
-    let put = async |entries: &[serde_json::Value]| put_manifest(&registry, "1", &index(entries)).await;
-    let again = async || scene.obtain_as(&catalog, &tag, None, Freshness::Resolve).await;
+    let put_index = async |entries: &[serde_json::Value]| put_manifest(&registry, "1", &index(entries)).await;
+    let obtain_again = async || scene.obtain_as(&catalog, &tag, None, Freshness::Resolve).await;
 
-    let described = put(&[manifest(&second, "amd64"), manifest(&pushed, "wasm")]).await;
-    assert_eq!(again().await.unwrap().bytes().as_ref(), module);
+    let descriptor = put_index(&[manifest(&second, "amd64"), manifest(&pushed, "wasm")]).await;
+    assert_eq!(obtain_again().await.unwrap().bytes().as_ref(), module);
     let by_digest = format!(
         "oci://{}/plugins/a@{}",
         registry.name,
-        described["digest"].as_str().unwrap()
+        descriptor["digest"].as_str().unwrap()
     );
     assert_eq!(
         scene.obtain(&catalog, &by_digest).await.unwrap().digest(),
         pushed.module
     );
-    put(&[manifest(&pushed, "amd64"), manifest(&second, "wasm")]).await;
+    put_index(&[manifest(&pushed, "amd64"), manifest(&second, "wasm")]).await;
     assert_eq!(
-        again().await.unwrap().digest(),
+        obtain_again().await.unwrap().digest(),
         second.module,
         "the index is another one"
     );
     // An index as `oras manifest index create` makes it: the entry of the artifact names no platform.
     let mut plain = manifest(&pushed, "");
     plain.as_object_mut().unwrap().remove("platform");
-    put(&[plain]).await;
-    assert_eq!(again().await.unwrap().digest(), pushed.module);
+    put_index(&[plain]).await;
+    assert_eq!(obtain_again().await.unwrap().digest(), pushed.module);
     for (entries, expected) in [
         (
             &[manifest(&pushed, "amd64")][..],
@@ -123,10 +123,10 @@ async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
             "with 2 artifacts for the architecture `wasm`",
         ),
     ] {
-        put(entries).await;
-        let error = again().await.unwrap_err();
+        put_index(entries).await;
+        let error = obtain_again().await.unwrap_err();
         assert!(
-            matches!(&error, Error::NotAnArtifact { found, .. } if found.contains(expected)),
+            matches!(&error, Error::NotAnArtifact { content, .. } if content.contains(expected)),
             "{error}"
         );
     }
@@ -141,16 +141,16 @@ async fn modules_with_older_media_types_or_in_archives_are_obtained() {
     let registry = Registry::start(RegistryLogin::Open, None).await;
     let catalog = scene.catalog();
     let module = component(2000, 1);
-    let put = async |tag: &str, layers: &[(&str, &[u8])]| {
-        let mut described = Vec::new();
+    let put_artifact = async |tag: &str, layers: &[(&str, &[u8])]| {
+        let mut descriptors = Vec::new();
         for (media_type, blob) in layers {
             let mut layer = put_blob(&registry, blob).await;
             layer["mediaType"] = json!(media_type);
-            described.push(layer);
+            descriptors.push(layer);
         }
         let manifest = json!({
             "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": put_blob(&registry, "{}").await, "layers": described,
+            "config": put_blob(&registry, "{}").await, "layers": descriptors,
         });
         put_manifest(&registry, tag, &manifest).await;
         format!("oci://{}/plugins/a:{tag}", registry.name)
@@ -168,9 +168,9 @@ async fn modules_with_older_media_types_or_in_archives_are_obtained() {
         ("docker", &[(docker, &other), (docker, &image)]),
         ("dot", &[(oci, &archive(&[("./plugin.wasm", &module)]))]),
     ] {
-        let reference = put(tag, layers).await;
-        let found = scene.obtain(&catalog, &reference).await.unwrap();
-        assert_eq!(found.bytes().as_ref(), module, "{tag}");
+        let reference = put_artifact(tag, layers).await;
+        let obtained_module = scene.obtain(&catalog, &reference).await.unwrap();
+        assert_eq!(obtained_module.bytes().as_ref(), module, "{tag}");
         let pin = Some(Digest::of(&module));
         scene
             .obtain_as(&catalog, &reference, pin, Freshness::Resolve)
@@ -210,7 +210,7 @@ async fn modules_with_older_media_types_or_in_archives_are_obtained() {
             "its layer cannot be unpacked",
         ),
     ] {
-        let reference = put(tag, &[(oci, &layer)]).await;
+        let reference = put_artifact(tag, &[(oci, &layer)]).await;
         let error = scene.obtain(&catalog, &reference).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{tag}: {error}");
     }
@@ -378,9 +378,9 @@ async fn modules_are_pushed_and_obtained_with_the_tokens_that_a_registry_require
     scene.log_in(&registry.name);
     push(&catalog, &name, &component(1000, 1)).await.unwrap();
     scene.obtain(&catalog, &reference).await.unwrap();
-    let received = std::mem::take(&mut *tokens.received.lock().unwrap());
+    let scopes = std::mem::take(&mut *tokens.scopes.lock().unwrap());
     assert_eq!(
-        received,
+        scopes,
         [
             "repository:plugins/a:pull",
             "repository:plugins/a:pull,push",
@@ -389,15 +389,15 @@ async fn modules_are_pushed_and_obtained_with_the_tokens_that_a_registry_require
     );
 
     *tokens.life.lock().unwrap() = -300;
-    let late = scene.catalog();
+    let new_catalog = scene.catalog();
     let error = scene
-        .obtain_as(&late, &reference, None, Freshness::Resolve)
+        .obtain_as(&new_catalog, &reference, None, Freshness::Resolve)
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Unauthorized { .. }), "{error}");
     *tokens.life.lock().unwrap() = 300;
     scene
-        .obtain_as(&late, &reference, None, Freshness::Resolve)
+        .obtain_as(&new_catalog, &reference, None, Freshness::Resolve)
         .await
         .unwrap();
 

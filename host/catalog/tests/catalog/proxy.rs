@@ -24,15 +24,15 @@ async fn requests_go_through_the_configured_proxy() {
         let address = proxy.local_addr().unwrap();
         let serving = tokio::spawn(async move {
             let (mut client, _) = proxy.accept().await.unwrap();
-            let received = read_head(&mut client).await.unwrap().unwrap();
+            let request = read_head(&mut client).await.unwrap().unwrap();
             if status == "200 OK" {
-                let mut server = TcpStream::connect(received.path.as_str()).await.unwrap();
+                let mut server = TcpStream::connect(request.path.as_str()).await.unwrap();
                 client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
                 let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
             } else {
                 send(&mut client, status, &[], Some(0), b"").await.unwrap();
             }
-            received.path
+            request.path
         });
         scene.config.network.proxy = Some(format!("http://{address}").parse().unwrap());
         scene.config.store = None;

@@ -42,20 +42,20 @@ async fn a_module_is_pushed_as_a_standard_wasm_artifact() {
     .unwrap();
     let name = format!("{}/plugins/a:1.0", registry.name);
     let annotations = BTreeMap::from([("org.opencontainers.image.version".to_owned(), "1.0".to_owned())]);
-    let told = std::sync::Mutex::new(Vec::new());
+    let reports = std::sync::Mutex::new(Vec::new());
     let pushed = push_with(&catalog, &name, &bytes, &annotations, &|progress| {
-        told.lock().unwrap().push(progress);
+        reports.lock().unwrap().push(progress);
     })
     .await
     .unwrap();
-    let told = told.into_inner().unwrap();
+    let reports = reports.into_inner().unwrap();
     assert!(
         matches!(
-            told.as_slice(),
+            reports.as_slice(),
             [FetchProgress::Started { .. }, .., FetchProgress::Received { bytes: sent }, FetchProgress::Finished]
                 if *sent == bytes.len() as u64
         ),
-        "{told:?}"
+        "{reports:?}"
     );
     assert_eq!(
         pushed.reference.to_string(),
@@ -99,10 +99,10 @@ async fn a_module_is_pushed_as_a_standard_wasm_artifact() {
         fs::read(registry.blob(&pushed.module.to_string())).unwrap(),
         bytes
     );
-    let again = push_with(&catalog, &name, &bytes, &annotations, &|_| {})
+    let second_push = push_with(&catalog, &name, &bytes, &annotations, &|_| {})
         .await
         .unwrap();
-    assert_eq!(again, pushed);
+    assert_eq!(second_push, pushed);
     let module = scene.obtain(&catalog, &format!("oci://{name}")).await.unwrap();
     assert_eq!(module.digest(), pushed.module);
 }

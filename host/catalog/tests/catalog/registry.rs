@@ -65,17 +65,17 @@ impl Registry {
             .unwrap();
         let mut lines = BufReader::new(program.stderr.take().unwrap()).lines();
         let listening = async {
-            let mut before = String::new();
+            let mut earlier_output = String::new();
             while let Some(line) = lines.next_line().await.unwrap() {
                 let entry: Value = serde_json::from_str(&line).unwrap_or_default();
-                let said = entry["msg"].as_str().unwrap_or_default();
-                if let Some(rest) = said.strip_prefix("listening on ") {
+                let message = entry["msg"].as_str().unwrap_or_default();
+                if let Some(rest) = message.strip_prefix("listening on ") {
                     return rest.trim_end_matches(", tls").to_owned();
                 }
-                before.push_str(&line);
-                before.push('\n');
+                earlier_output.push_str(&line);
+                earlier_output.push('\n');
             }
-            panic!("docker-registry ended:\n{before}");
+            panic!("docker-registry ended:\n{earlier_output}");
         };
         let name = tokio::time::timeout(NEVER, listening).await.unwrap();
         // The registry's output is read, because the registry would block on a full pipe and exit on a closed one.
@@ -131,8 +131,8 @@ fn program() -> PathBuf {
         return path.into();
     }
     let directories = env::var_os("PATH").unwrap_or_default();
-    let places = env::split_paths(&directories).map(|directory| directory.join("docker-registry"));
-    places.into_iter().find(|path| path.is_file()).unwrap_or_else(|| {
+    let candidates = env::split_paths(&directories).map(|directory| directory.join("docker-registry"));
+    candidates.into_iter().find(|path| path.is_file()).unwrap_or_else(|| {
         panic!(
             "there is no `docker-registry`: run the tests with `cargo task test`, install Debian's package of \
              that name, or name the program in {PROGRAM}"

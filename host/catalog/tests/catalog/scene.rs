@@ -21,7 +21,7 @@ pub(crate) struct CatalogScene {
     pub(crate) authority: HttpsAuthority,
     pub(crate) directory: TempDir,
     pub(crate) config: CatalogConfig,
-    told: Arc<Mutex<Vec<FetchProgress>>>,
+    reports: Arc<Mutex<Vec<FetchProgress>>>,
 }
 
 impl CatalogScene {
@@ -41,7 +41,7 @@ impl CatalogScene {
             authority,
             directory,
             config,
-            told: Arc::default(),
+            reports: Arc::default(),
         }
     }
 
@@ -83,13 +83,13 @@ impl CatalogScene {
         freshness: Freshness,
     ) -> Result<Module, Error> {
         let reference: ModuleReference = reference.parse().unwrap();
-        let told = self.told.clone();
-        let tell = move |progress| told.lock().unwrap().push(progress);
-        catalog.obtain(&reference, pinned, freshness, &tell).await
+        let reports = self.reports.clone();
+        let record = move |progress| reports.lock().unwrap().push(progress);
+        catalog.obtain(&reference, pinned, freshness, &record).await
     }
 
     pub(crate) fn take_progress(&self) -> Vec<FetchProgress> {
-        std::mem::take(&mut *self.told.lock().unwrap())
+        std::mem::take(&mut *self.reports.lock().unwrap())
     }
 
     pub(crate) fn retries(&self) -> Vec<(Duration, Error)> {

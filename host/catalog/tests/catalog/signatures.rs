@@ -65,7 +65,7 @@ async fn a_module_that_no_signature_rule_matches_is_not_fetched() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
-    assert!(site.received().is_empty());
+    assert!(site.requests().is_empty());
 }
 
 #[tokio::test]
@@ -80,15 +80,15 @@ async fn signatures_next_to_a_url_are_found() {
     site.put("/a.wasm", &bytes, None);
     scene.config.signatures = SignaturePolicy::new(vec![signer.required_of("https://**")]);
     let catalog = scene.catalog();
-    let received = || {
-        site.received()
+    let requested_paths = || {
+        site.requests()
             .into_iter()
-            .map(|received| received.path)
+            .map(|request| request.path)
             .collect::<Vec<_>>()
     };
     let error = scene.obtain(&catalog, &url).await.unwrap_err().to_string();
     assert!(error.contains("is not signed"), "{error}");
-    assert_eq!(received(), paths);
+    assert_eq!(requested_paths(), paths);
 
     let reference: ModuleReference = url.parse().unwrap();
     site.put("/a.wasm.sig", CosignKey::new().sign(&bytes).as_bytes(), None);
@@ -102,7 +102,7 @@ async fn signatures_next_to_a_url_are_found() {
     site.put("/a.wasm.sig", signer.sign(&bytes).as_bytes(), None);
     let module = scene.obtain(&catalog, &url).await.unwrap();
     assert_eq!(
-        received()
+        requested_paths()
             .iter()
             .filter(|path| path.as_str() == "/a.wasm")
             .count(),
@@ -111,15 +111,15 @@ async fn signatures_next_to_a_url_are_found() {
     let described = catalog.signatures(&module, &|_| {}).await.unwrap();
     assert_eq!(described.len(), 1);
 
-    let before = received().len();
-    let again = scene.obtain(&scene.catalog(), &url).await.unwrap();
-    assert_eq!(again.verified(), module.verified());
+    let earlier_count = requested_paths().len();
+    let stored_module = scene.obtain(&scene.catalog(), &url).await.unwrap();
+    assert_eq!(stored_module.verified(), module.verified());
     scene
         .catalog()
         .load_stored(&reference, Digest::of(&bytes))
         .await
         .unwrap();
-    assert_eq!(received().len(), before);
+    assert_eq!(requested_paths().len(), earlier_count);
     scene.config.signatures = SignaturePolicy::new(vec![CosignKey::new().required_of("https://**")]);
     let error = scene
         .catalog()
@@ -191,17 +191,17 @@ async fn signatures_in_a_registry_are_found() {
         assert_eq!(module_of_index.verified(), module.verified());
         drop(registry);
         for pinned in [None, Some(module.digest())] {
-            let again = scene
+            let stored_module = scene
                 .obtain_as(&scene.catalog(), &reference, pinned, Freshness::PreferRecorded)
                 .await
                 .unwrap();
-            assert_eq!(again.verified(), module.verified());
+            assert_eq!(stored_module.verified(), module.verified());
         }
-        let recalled = scene
+        let loaded_module = scene
             .catalog()
             .load_stored(module.reference(), module.digest())
             .await;
-        assert_eq!(recalled.unwrap().verified(), module.verified());
+        assert_eq!(loaded_module.unwrap().verified(), module.verified());
     }
 }
 

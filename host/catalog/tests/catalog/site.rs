@@ -45,7 +45,7 @@ pub(crate) struct SiteRequest {
 struct SiteState {
     files: BTreeMap<String, (Vec<u8>, Option<String>)>,
     faults: VecDeque<ResponseFault>,
-    received: Vec<SiteRequest>,
+    requests: Vec<SiteRequest>,
 }
 
 #[derive(Clone, Debug)]
@@ -90,26 +90,26 @@ impl Site {
         self.state.lock().unwrap().faults.extend(faults);
     }
 
-    pub(crate) fn received(&self) -> Vec<SiteRequest> {
-        self.state.lock().unwrap().received.clone()
+    pub(crate) fn requests(&self) -> Vec<SiteRequest> {
+        self.state.lock().unwrap().requests.clone()
     }
 
     pub(crate) fn ranges(&self) -> Vec<Option<String>> {
-        let received = self.received();
-        received
+        let requests = self.requests();
+        requests
             .iter()
-            .map(|received| received.headers.get("range").cloned())
+            .map(|request| request.headers.get("range").cloned())
             .collect()
     }
 
     async fn serve(&self, mut stream: TlsStream<TcpStream>) -> std::io::Result<()> {
-        let Some(received) = read_head(&mut stream).await? else {
+        let Some(request) = read_head(&mut stream).await? else {
             return Ok(());
         };
         let (file, fault) = {
             let mut state = self.state.lock().unwrap();
-            state.received.push(received.clone());
-            (state.files.get(&received.path).cloned(), state.faults.pop_front())
+            state.requests.push(request.clone());
+            (state.files.get(&request.path).cloned(), state.faults.pop_front())
         };
         let Some((bytes, tag)) = file else {
             return finish(stream, "404 Not Found", &[], b"").await;
@@ -118,30 +118,32 @@ impl Site {
         if let Some(tag) = &tag {
             headers.push(format!("etag: {tag}"));
         }
-        let same = |name: &str| {
-            received
+        let matches_tag = |name: &str| {
+            request
                 .headers
                 .get(name)
-                .is_none_or(|received| Some(received) == tag.as_ref())
+                .is_none_or(|value| Some(value) == tag.as_ref())
         };
-        if tag.is_some() && received.headers.get("if-none-match") == tag.as_ref() && fault.is_none() {
+        if tag.is_some() && request.headers.get("if-none-match") == tag.as_ref() && fault.is_none() {
             return finish(stream, "304 Not Modified", &headers, b"").await;
         }
-        let start: Option<usize> = received
+        let start: Option<usize> = request
             .headers
             .get("range")
-            .filter(|_| same("if-range"))
+            .filter(|_| matches_tag("if-range"))
             .and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
         let part = start.filter(|start| *start < bytes.len() && !matches!(fault, Some(ResponseFault::Whole)));
         let (status, body) = match part {
             Some(start) => {
-                let told = if matches!(fault, Some(ResponseFault::WrongPart)) {
+                let declared_start = if matches!(fault, Some(ResponseFault::WrongPart)) {
                     start + 1
                 } else {
                     start
                 };
-                let (end, all) = (bytes.len() - 1, bytes.len());
-                headers.push(format!("content-range: bytes {told}-{end}/{all}"));
+                let (end, total_size) = (bytes.len() - 1, bytes.len());
+                headers.push(format!(
+                    "content-range: bytes {declared_start}-{end}/{total_size}"
+                ));
                 ("206 Partial Content", &bytes[start..])
             }
             None => ("200 OK", bytes.as_slice()),
@@ -171,8 +173,8 @@ impl Site {
                 .await?;
                 std::future::pending().await
             }
-            Some(ResponseFault::Status(status, again)) => {
-                headers.extend(again.map(|again| format!("retry-after: {again}")));
+            Some(ResponseFault::Status(status, retry_after)) => {
+                headers.extend(retry_after.map(|again| format!("retry-after: {again}")));
                 finish(stream, &format!("{status} Trouble"), &headers, b"").await
             }
             Some(ResponseFault::Length(length)) => {
@@ -188,12 +190,12 @@ impl Site {
             Some(ResponseFault::Cookie(cookie)) => {
                 headers.extend([
                     format!("set-cookie: {cookie}"),
-                    format!("location: {}", received.path),
+                    format!("location: {}", request.path),
                 ]);
                 finish(stream, "302 Found", &headers, b"").await
             }
-            Some(ResponseFault::Redirect(to)) => {
-                headers.push(format!("location: {to}"));
+            Some(ResponseFault::Redirect(location)) => {
+                headers.push(format!("location: {location}"));
                 finish(stream, "302 Found", &headers, b"").await
             }
         }

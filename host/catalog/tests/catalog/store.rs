@@ -47,23 +47,23 @@ async fn a_store_entry_is_found_only_under_its_key() {
         CompiledKey::new(Digest::of("module"), "{}", "other engine")
     );
 
-    let kept = module(&scene, b"bytes").await;
-    assert_eq!(store.module(kept.digest()), None);
-    store.insert_module(&kept).unwrap();
-    store.insert_module(&kept).unwrap();
-    assert_eq!(store.module(kept.digest()).unwrap(), "bytes");
+    let stored_module = module(&scene, b"bytes").await;
+    assert_eq!(store.module(stored_module.digest()), None);
+    store.insert_module(&stored_module).unwrap();
+    store.insert_module(&stored_module).unwrap();
+    assert_eq!(store.module(stored_module.digest()).unwrap(), "bytes");
     assert_eq!(store.module(Digest::of("other")), None);
-    let changed = module(&scene, b"changed").await;
-    let recalled = scene
+    let changed_module = module(&scene, b"changed").await;
+    let loaded_module = scene
         .catalog()
-        .load_stored(changed.reference(), kept.digest())
+        .load_stored(changed_module.reference(), stored_module.digest())
         .await
         .unwrap();
-    assert_eq!(recalled.bytes(), "bytes");
+    assert_eq!(loaded_module.bytes(), "bytes");
     fs::remove_file(scene.path("module.wasm")).unwrap();
     scene
         .catalog()
-        .load_stored(changed.reference(), kept.digest())
+        .load_stored(changed_module.reference(), stored_module.digest())
         .await
         .unwrap();
 }
@@ -74,8 +74,8 @@ async fn a_damaged_store_entry_is_removed() {
         let scene = CatalogScene::new();
         let store = scene.store();
         store.keep_compiled(key("{}"), b"some code", b"header").unwrap();
-        let kept = module(&scene, b"some bytes").await;
-        store.insert_module(&kept).unwrap();
+        let stored_module = module(&scene, b"some bytes").await;
+        store.insert_module(&stored_module).unwrap();
         for kind in ["compiled", "modules"] {
             let path = only(&scene, kind);
             let mut bytes = fs::read(&path).unwrap();
@@ -87,7 +87,7 @@ async fn a_damaged_store_entry_is_removed() {
             fs::write(&path, bytes).unwrap();
         }
         assert_eq!(store.compiled(key("{}")), None, "{damage}");
-        assert_eq!(store.module(kept.digest()), None, "{damage}");
+        assert_eq!(store.module(stored_module.digest()), None, "{damage}");
         assert_eq!(scene.stored_files("compiled"), [""; 0], "{damage}");
         assert_eq!(scene.stored_files("modules"), [""; 0], "{damage}");
     }
@@ -114,24 +114,27 @@ fn files_of_killed_programs_are_removed_but_not_files_in_use() {
     let directory = TempDir::new().unwrap();
     Store::open(directory.path()).unwrap();
     let file = |name: &str| directory.path().join(name);
-    let (left, written) = (file("temporary/left"), file("temporary/written"));
-    let (old, new, used) = (file("partial/old"), file("partial/new"), file("partial/used"));
-    for path in [&left, &written, &old, &new, &used] {
+    let (left_over_file, written_file) = (file("temporary/left"), file("temporary/written"));
+    let (old_file, new_file, used_file) = (file("partial/old"), file("partial/new"), file("partial/used"));
+    for path in [&left_over_file, &written_file, &old_file, &new_file, &used_file] {
         fs::write(path, "half").unwrap();
     }
     let long_ago = SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
-    for path in [&old, &used] {
+    for path in [&old_file, &used_file] {
         File::open(path).unwrap().set_modified(long_ago).unwrap();
     }
     // The file `written` is locked as by a program that writes it, and the file `used` as by a program that reads it.
     // Locked files are not removed.
-    let (writer, user) = (File::open(&written).unwrap(), File::open(&used).unwrap());
+    let (writer, user) = (
+        File::open(&written_file).unwrap(),
+        File::open(&used_file).unwrap(),
+    );
     writer.lock().unwrap();
     user.lock().unwrap();
     Store::open(directory.path()).unwrap();
-    let there = |paths: [&std::path::PathBuf; 5]| paths.map(|path| path.exists());
+    let exist = |paths: [&std::path::PathBuf; 5]| paths.map(|path| path.exists());
     assert_eq!(
-        there([&left, &written, &old, &new, &used]),
+        exist([&left_over_file, &written_file, &old_file, &new_file, &used_file]),
         [false, true, false, true, true]
     );
 }
@@ -158,14 +161,14 @@ async fn the_least_recently_used_entries_are_pruned_first() {
         modules: HashSet::from([old.digest()]),
         compiled: HashSet::from([key("c")]),
     };
-    let size = store.prune(u64::MAX, &in_use).left;
+    let size = store.prune(u64::MAX, &in_use).size_left;
     assert_eq!(store.prune(size, &in_use).entries, 0);
     let pruned = store.prune(size - 1, &in_use);
-    assert_eq!((pruned.entries, pruned.left + pruned.bytes), (1, size));
+    assert_eq!((pruned.entries, pruned.size_left + pruned.bytes), (1, size));
     let pruned = store.prune(3500, &in_use);
     assert_eq!(pruned.entries, 1);
-    let there = ["a", "b", "c", "d"].map(|name| store.compiled(key(name)).is_some());
-    assert_eq!(there, [false, true, true, false]);
+    let is_stored = ["a", "b", "c", "d"].map(|name| store.compiled(key(name)).is_some());
+    assert_eq!(is_stored, [false, true, true, false]);
     assert_eq!(store.prune(0, &in_use).entries, 1);
     assert!(store.module(old.digest()).is_some() && store.compiled(key("c")).is_some());
 }
@@ -182,8 +185,8 @@ async fn several_programs_can_use_one_store_at_once() {
                     store
                         .keep_compiled(key("shared"), b"", &[seed ^ round; 10_000])
                         .unwrap();
-                    let read = store.compiled(key("shared")).unwrap().header;
-                    assert!(read.iter().all(|byte| *byte == read[0]) && read.len() == 10_000);
+                    let header = store.compiled(key("shared")).unwrap().header;
+                    assert!(header.iter().all(|byte| *byte == header[0]) && header.len() == 10_000);
                 }
             })
         })

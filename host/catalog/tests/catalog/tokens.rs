@@ -33,7 +33,7 @@ pub(crate) struct TokenServer {
     signer: Arc<TokenSigner>,
     /// The validity of the tokens that the server issues, in seconds. If it is negative, they are expired.
     pub(crate) life: Arc<Mutex<i64>>,
-    pub(crate) received: Arc<Mutex<Vec<String>>>,
+    pub(crate) scopes: Arc<Mutex<Vec<String>>>,
 }
 
 struct TokenSigner {
@@ -57,14 +57,10 @@ impl TokenServer {
                 certificate: certificate.to_vec(),
             }),
             life: Arc::new(Mutex::new(300)),
-            received: Arc::default(),
+            scopes: Arc::default(),
         };
         let acceptor = TlsAcceptor::from(Arc::new(authority.server()));
-        let (signer, life, received) = (
-            tokens.signer.clone(),
-            tokens.life.clone(),
-            tokens.received.clone(),
-        );
+        let (signer, life, scopes) = (tokens.signer.clone(), tokens.life.clone(), tokens.scopes.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let Ok(mut stream) = acceptor.accept(stream).await else {
@@ -77,7 +73,7 @@ impl TokenServer {
                 let mut body = vec![0; length.and_then(|length| length.parse().ok()).unwrap_or(0)];
                 stream.read_exact(&mut body).await.unwrap();
                 let form = String::from_utf8(body).unwrap();
-                let (query, may) = match head.path.split_once('?') {
+                let (query, is_allowed) = match head.path.split_once('?') {
                     Some((_, query)) => (query.to_owned(), is_user(head.headers.get("authorization"))),
                     None => (
                         form.clone(),
@@ -85,9 +81,9 @@ impl TokenServer {
                     ),
                 };
                 let scope = parameter(&query, "scope");
-                received.lock().unwrap().push(scope.clone());
+                scopes.lock().unwrap().push(scope.clone());
                 let life = *life.lock().unwrap();
-                let (status, answer) = if may {
+                let (status, answer) = if is_allowed {
                     ("200 OK", json!({"token": signer.token(&scope, life)}))
                 } else {
                     (

@@ -54,34 +54,34 @@ fn a_signature_must_cover_the_manifest_of_the_module() {
     let of_module = payload(&module_digest.to_string(), COSIGN);
     let other = payload(&Digest::of("other").to_string(), COSIGN);
     let attestation = payload(&digest.to_string(), "https://example.com/scanned");
-    let signed = |payload: &str| simple_signing(payload, &sign(&key, payload.as_bytes()));
+    let sign_payload = |payload: &str| simple_signing(payload, &sign(&key, payload.as_bytes()));
     let by = "by the key";
     let wrong = "was made by another key or over different content";
     for (name, signature, expected) in [
-        ("of the manifest", signed(&good), by.to_owned()),
+        ("of the manifest", sign_payload(&good), by.to_owned()),
         (
             "of another manifest",
-            signed(&other),
+            sign_payload(&other),
             format!("is over {}, not over {digest}", Digest::of("other")),
         ),
         (
             "of the module",
-            signed(&of_module),
+            sign_payload(&of_module),
             format!("is over {module_digest}, not over {digest}"),
         ),
         (
             "of another kind",
-            signed(&attestation),
+            sign_payload(&attestation),
             "is a statement of the kind `https://example.com/scanned`".to_owned(),
         ),
         (
             "no digest",
-            signed(&payload("latest", COSIGN)),
+            sign_payload(&payload("latest", COSIGN)),
             format!("is over latest, not over {digest}"),
         ),
         (
             "no payload of cosign",
-            signed("{}"),
+            sign_payload("{}"),
             "is damaged: its payload is not a cosign payload".to_owned(),
         ),
         (
@@ -101,8 +101,8 @@ fn a_signature_must_cover_the_manifest_of_the_module() {
         ),
         ("empty", simple_signing(&good, ""), wrong.to_owned()),
     ] {
-        let found = outcome(check_artifact(&requirement(&key), vec![signature]));
-        assert!(found.starts_with(&expected), "{name}: {found}");
+        let actual = outcome(check_artifact(&requirement(&key), vec![signature]));
+        assert!(actual.starts_with(&expected), "{name}: {actual}");
     }
 }
 
@@ -112,24 +112,24 @@ fn the_manifest_must_match_the_module_and_the_reference() {
     let digest = Digest::of(manifest());
     let text = payload(&digest.to_string(), COSIGN);
     let signatures = vec![simple_signing(&text, &sign(&key, text.as_bytes()))];
-    let with = |manifest: Option<Vec<u8>>| Material {
+    let material_with = |manifest: Option<Vec<u8>>| Material {
         manifest: manifest.map(Blob),
         signatures: signatures.clone(),
     };
-    let named = |digest: Digest| -> ModuleReference {
+    let reference_to = |digest: Digest| -> ModuleReference {
         format!("oci://registry.example.com/a@{digest}").parse().unwrap()
     };
-    let good = with(Some(manifest()));
+    let good = material_with(Some(manifest()));
     let unrelated = |reference: &ModuleReference, module: &[u8], material: &Material| {
         let error = check(&requirement(&key), reference, module, material).unwrap_err();
         assert!(matches!(error, SignatureError::Unrelated { .. }), "{error}");
     };
-    let reference = named(digest);
+    let reference = reference_to(digest);
     check(&requirement(&key), &reference, &module(), &good).unwrap();
     unrelated(&reference, b"another module", &good);
-    unrelated(&named(Digest::of("other")), &module(), &good);
-    unrelated(&reference, &module(), &with(None));
-    unrelated(&reference, &module(), &with(Some(b"{}".to_vec())));
+    unrelated(&reference_to(Digest::of("other")), &module(), &good);
+    unrelated(&reference, &module(), &material_with(None));
+    unrelated(&reference, &module(), &material_with(Some(b"{}".to_vec())));
 }
 
 #[test]

@@ -124,8 +124,8 @@ fn a_keyless_signature_needs_the_identity_and_a_certificate_valid_at_signing() {
     ] {
         let required = requirement(authority.trust_root(), identity, issuer);
         let signed = authority.sign(&good_payload(), request);
-        let found = outcome(check_artifact(&required, vec![signed.simple_signing()]));
-        assert!(found.starts_with(expected), "{name}: {found}");
+        let actual = outcome(check_artifact(&required, vec![signed.simple_signing()]));
+        assert!(actual.starts_with(expected), "{name}: {actual}");
     }
 }
 
@@ -134,7 +134,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
     let authority = SigningAuthority::new();
     let other = SigningAuthority::new();
     let good = || authority.sign(&good_payload(), CertificateProperties::default());
-    let with = |change: &dyn Fn(&mut SignedLayer)| {
+    let changed_signature = |change: &dyn Fn(&mut SignedLayer)| {
         let mut signed = good();
         change(&mut signed);
         signed.simple_signing()
@@ -142,11 +142,11 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
     let elsewhere = payload(&Digest::of("other").to_string(), COSIGN);
     let unlogged = "is not proven to be in a log of the trust root";
     let damaged = "is damaged";
-    for (name, found, expected) in [
+    for (name, found_signature, expected) in [
         ("good", good().simple_signing(), "by signer@example.com"),
         (
             "of another authority",
-            with(&|signed| {
+            changed_signature(&|signed| {
                 let by_other = other.sign(&signed.payload, CertificateProperties::default());
                 let (signature, certificate) = (&by_other.signature, &by_other.certificate);
                 signed.log = authority.promise(&signed.payload, signature, certificate, SIGNED_AT);
@@ -157,7 +157,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
         ),
         (
             "in another log",
-            with(&|signed| {
+            changed_signature(&|signed| {
                 signed.log =
                     other.promise(&signed.payload, &signed.signature, &signed.certificate, SIGNED_AT);
             }),
@@ -165,7 +165,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
         ),
         (
             "in another log, under the name of this",
-            with(&|signed| {
+            changed_signature(&|signed| {
                 let log = signed.log["Payload"]["logID"].clone();
                 signed.log =
                     other.promise(&signed.payload, &signed.signature, &signed.certificate, SIGNED_AT);
@@ -175,22 +175,22 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
         ),
         (
             "at another time than the log said",
-            with(&|signed| signed.log["Payload"]["integratedTime"] = json!(SIGNED_AT + 1)),
+            changed_signature(&|signed| signed.log["Payload"]["integratedTime"] = json!(SIGNED_AT + 1)),
             unlogged,
         ),
         (
             "at another place than the log said",
-            with(&|signed| signed.log["Payload"]["logIndex"] = json!(8)),
+            changed_signature(&|signed| signed.log["Payload"]["logIndex"] = json!(8)),
             unlogged,
         ),
         (
             "with the promise for another",
-            with(&|signed| signed.log = good().log),
+            changed_signature(&|signed| signed.log = good().log),
             unlogged,
         ),
         (
             "with a promise for something else",
-            with(&|signed| {
+            changed_signature(&|signed| {
                 let body = json!({ "apiVersion": "0.0.1", "kind": "helm" });
                 signed.log = authority.promise_of(&body, SIGNED_AT);
             }),
@@ -198,12 +198,12 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
         ),
         (
             "with the certificate of another",
-            with(&|signed| signed.certificate = good().certificate),
+            changed_signature(&|signed| signed.certificate = good().certificate),
             "was made by another key",
         ),
         (
             "with the signature of another",
-            with(&|signed| signed.signature = good().signature),
+            changed_signature(&|signed| signed.signature = good().signature),
             "was made by another key",
         ),
         (
@@ -215,7 +215,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
         ),
         (
             "for another artifact, with this one's payload",
-            with(&|signed| {
+            changed_signature(&|signed| {
                 *signed = authority.sign(&elsewhere, CertificateProperties::default());
                 signed.payload = good_payload();
             }),
@@ -223,28 +223,28 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
         ),
         (
             "no log's promise",
-            with(&|signed| signed.log = json!({})),
+            changed_signature(&|signed| signed.log = json!({})),
             damaged,
         ),
         (
             "no certificate",
-            with(&|signed| signed.certificate = "text".to_owned()),
+            changed_signature(&|signed| signed.certificate = "text".to_owned()),
             damaged,
         ),
         (
             "two certificates",
-            with(&|signed| signed.certificate = signed.certificate.repeat(2)),
+            changed_signature(&|signed| signed.certificate = signed.certificate.repeat(2)),
             damaged,
         ),
         (
             "another key in its place",
-            with(&|signed| signed.certificate = text("p256.pub")),
+            changed_signature(&|signed| signed.certificate = text("p256.pub")),
             damaged,
         ),
     ] {
         let required = requirement(authority.trust_root(), IDENTITY, ISSUER);
-        let found = outcome(check_artifact(&required, vec![found]));
-        assert!(found.starts_with(expected), "{name}: {found}");
+        let actual = outcome(check_artifact(&required, vec![found_signature]));
+        assert!(actual.starts_with(expected), "{name}: {actual}");
     }
 }
 
@@ -265,7 +265,7 @@ fn a_bundle_with_a_missing_part_is_refused() {
     else {
         panic!("it is that kind");
     };
-    let found = |certificate, chain, log| FoundSignature::SimpleSigning {
+    let simple_signing = |certificate, chain, log| FoundSignature::SimpleSigning {
         name: name.clone(),
         payload: payload.clone(),
         signature: signature.clone(),
@@ -274,26 +274,26 @@ fn a_bundle_with_a_missing_part_is_refused() {
         log,
     };
     let chain = Some(authority.certificate().to_owned());
-    for (found, expected) in [
+    for (found_signature, expected) in [
         (
-            found(certificate.clone(), chain, log.clone()),
+            simple_signing(certificate.clone(), chain, log.clone()),
             "by signer@example.com",
         ),
         (
-            found(certificate, None, None),
+            simple_signing(certificate, None, None),
             "is not proven to be in a log of the trust root",
         ),
-        (found(None, None, log), "has no certificate"),
+        (simple_signing(None, None, log), "has no certificate"),
     ] {
         let required = requirement(authority.trust_root(), IDENTITY, ISSUER);
-        let found = outcome(check_artifact(&required, vec![found]));
-        assert!(found.starts_with(expected), "{found}");
+        let actual = outcome(check_artifact(&required, vec![found_signature]));
+        assert!(actual.starts_with(expected), "{actual}");
     }
     let required = requirement(authority.trust_root(), IDENTITY, ISSUER);
-    let found = outcome(check_file(
+    let actual = outcome(check_file(
         &required,
         &module(),
         vec![detached(fixture("p256.sig"))],
     ));
-    assert!(found.starts_with("has no certificate"), "{found}");
+    assert!(actual.starts_with("has no certificate"), "{actual}");
 }

@@ -108,8 +108,8 @@ fn detached_signatures_of_every_kind_of_key_are_verified() {
             WRONG_KEY.to_owned(),
         ),
     ] {
-        let found = check_file(&keys(&required), &module(), vec![detached(signature)]);
-        assert_eq!(outcome(found), expected, "{name}");
+        let verification = check_file(&keys(&required), &module(), vec![detached(signature)]);
+        assert_eq!(outcome(verification), expected, "{name}");
     }
 }
 
@@ -124,8 +124,8 @@ fn a_signature_of_another_module_is_refused() {
         [module(), vec![0]].concat(),
         Vec::new(),
     ] {
-        let found = check_file(&keys(&["p256.pub"]), &changed, vec![detached(signature.clone())]);
-        assert_eq!(outcome(found), WRONG_KEY);
+        let verification = check_file(&keys(&["p256.pub"]), &changed, vec![detached(signature.clone())]);
+        assert_eq!(outcome(verification), WRONG_KEY);
     }
 }
 
@@ -134,14 +134,14 @@ fn one_valid_signature_is_enough() {
     let good = detached(fixture("p256.sig"));
     let bad = detached(fixture("rsa.sig"));
     for signatures in [vec![good.clone(), bad.clone()], vec![bad.clone(), good]] {
-        let found = check_file(&keys(&["p256.pub"]), &module(), signatures);
-        assert_eq!(outcome(found), signed_by("p256.pub"));
+        let verification = check_file(&keys(&["p256.pub"]), &module(), signatures);
+        assert_eq!(outcome(verification), signed_by("p256.pub"));
     }
-    let found = check_file(&keys(&["p256.pub"]), &module(), vec![bad.clone(), bundle("{}")]);
-    let Err(SignatureError::Refused { found, .. }) = found else {
-        panic!("{found:?}");
+    let verification = check_file(&keys(&["p256.pub"]), &module(), vec![bad.clone(), bundle("{}")]);
+    let Err(SignatureError::Refused { findings, .. }) = verification else {
+        panic!("{verification:?}");
     };
-    assert_eq!(found.len(), 2);
+    assert_eq!(findings.len(), 2);
 }
 
 struct TestSigner {
@@ -299,8 +299,8 @@ fn bundles_signed_by_a_key_are_verified() {
             "is damaged: it is not a valid sigstore bundle",
         ),
     ] {
-        let found = outcome(check_file(&signer.requirement(), &module, vec![signature]));
-        assert!(found.contains(expected), "{name}: {found}");
+        let actual = outcome(check_file(&signer.requirement(), &module, vec![signature]));
+        assert!(actual.contains(expected), "{name}: {actual}");
     }
 }
 
@@ -315,8 +315,8 @@ fn the_error_of_an_unsigned_file_says_how_to_sign_it() {
              with `cosign sign-blob --key <private key> --bundle /opt/module.wasm.sigstore.json /opt/module.wasm`"
         )
     );
-    let found = vec![detached(fixture("rsa.sig"))];
-    let error = check_file(&keys(&["p256.pub"]), &module(), found).unwrap_err();
+    let signatures = vec![detached(fixture("rsa.sig"))];
+    let error = check_file(&keys(&["p256.pub"]), &module(), signatures).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(

@@ -10,7 +10,7 @@
 mod artifacts;
 mod authority;
 mod bundles;
-mod certified;
+mod certificates;
 mod keyless;
 mod keys;
 mod next_to_file;

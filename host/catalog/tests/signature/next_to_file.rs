@@ -35,8 +35,11 @@ fn signatures_are_found_next_to_a_link_and_to_its_target() {
     assert!(outcome(check(&required, &reference, &module(), &look())).starts_with("by the key"));
     std::fs::write(root.join("module.wasm.sig"), fixture("p256.sig")).unwrap();
     std::fs::write(root.join("module.wasm.sigstore.json"), "{}").unwrap();
-    let found = look();
-    let kinds: Vec<SignatureKind> = describe(&found).iter().map(|signature| signature.kind).collect();
+    let material = look();
+    let kinds: Vec<SignatureKind> = describe(&material)
+        .iter()
+        .map(|signature| signature.kind)
+        .collect();
     assert_eq!(
         kinds,
         [
@@ -45,7 +48,7 @@ fn signatures_are_found_next_to_a_link_and_to_its_target() {
             SignatureKind::Detached
         ]
     );
-    assert!(outcome(check(&required, &reference, &module(), &found)).starts_with("by the key"));
+    assert!(outcome(check(&required, &reference, &module(), &material)).starts_with("by the key"));
 }
 
 #[test]

@@ -84,8 +84,8 @@ pub(crate) fn check(
     module: &[u8],
     material: &Material,
 ) -> Result<VerifiedSignature, SignatureError> {
-    let kept = serde_json::to_string(material).unwrap();
-    let material: Material = serde_json::from_str(&kept).unwrap();
+    let stored_text = serde_json::to_string(material).unwrap();
+    let material: Material = serde_json::from_str(&stored_text).unwrap();
     let subject = SignedModule {
         reference,
         module,
@@ -97,8 +97,11 @@ pub(crate) fn check(
 pub(crate) fn outcome(result: Result<VerifiedSignature, SignatureError>) -> String {
     match result {
         Ok(verified) => verified.to_string(),
-        Err(SignatureError::Refused { found, .. }) => {
-            let refusals: Vec<String> = found.iter().map(|finding| finding.refusal.to_string()).collect();
+        Err(SignatureError::Refused { findings, .. }) => {
+            let refusals: Vec<String> = findings
+                .iter()
+                .map(|finding| finding.refusal.to_string())
+                .collect();
             refusals.join("; ")
         }
         Err(error) => error.to_string(),

@@ -21,19 +21,19 @@ pub(super) async fn chains(
     config: &Config,
     connections: &Connections,
 ) -> crate::Result<Vec<ChainDefinition>> {
-    let mut places: Vec<PathBuf> = config.definition_files().map(Path::to_owned).collect();
-    let mut files = match places.as_slice() {
+    let mut locations: Vec<PathBuf> = config.definition_files().map(Path::to_owned).collect();
+    let mut files = match locations.as_slice() {
         [] => Vec::new(),
         paths => read_files(paths)?,
     };
     let mut may_use = NamespacedChains::default();
-    for place in &config.definitions {
-        if let Some(namespaced) = place.namespaced() {
+    for location in &config.definitions {
+        if let Some(namespaced) = location.namespaced() {
             may_use = namespaced.clone();
         }
-        for store in place.stores(connections)? {
+        for store in location.stores(connections)? {
             files.extend(read(&*store).await?);
-            places.push(store.location().into());
+            locations.push(store.location().into());
         }
     }
     let set = DefinitionSet::of_files(files);
@@ -42,7 +42,7 @@ pub(super) async fn chains(
         tracing::warn!("{bad}");
     }
     match usable.served().chains()? {
-        chains if chains.is_empty() => Err(no_definition(&places).into()),
+        chains if chains.is_empty() => Err(no_definition(&locations).into()),
         chains => Ok(chains),
     }
 }

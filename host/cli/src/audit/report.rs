@@ -59,8 +59,8 @@ impl AuditReport {
     }
 
     pub(super) fn add(&mut self, resource: &AuditedResource, judged: JudgedObject) {
-        let found = judged.findings;
-        let Some(worst) = found.iter().min_by_key(|finding| finding.judgement.verdict) else {
+        let findings = judged.findings;
+        let Some(worst) = findings.iter().min_by_key(|finding| finding.judgement.verdict) else {
             return;
         };
         *self.objects.entry(resource.name()).or_default() += 1;
@@ -70,7 +70,7 @@ impl AuditReport {
             Some(before) => *before != finding.judgement,
             None => finding.judgement.verdict != AuditVerdict::Allowed,
         };
-        for finding in found.into_iter().filter(is_shown) {
+        for finding in findings.into_iter().filter(is_shown) {
             self.refuses |= finding.is_new_refusal();
             if self.findings.len() < FINDINGS {
                 self.findings.push(finding);
@@ -181,7 +181,7 @@ impl AuditReport {
         if total == 0 {
             return format!("{WARN}no chain is for an object that was found{WARN:#}\n");
         }
-        let counts = AuditVerdict::ALL.into_iter().filter_map(|verdict| {
+        let verdict_counts = AuditVerdict::ALL.into_iter().filter_map(|verdict| {
             let (count, style) = (self.count(verdict), style(verdict));
             (count > 0).then(|| format!("{style}{count} {}{style:#}", verdict.as_str()))
         });
@@ -197,7 +197,7 @@ impl AuditReport {
             "{BOLD}{}{BOLD:#} of {}: {}{differing}\n",
             human::count(total, "object"),
             human::count(self.objects.len() as u64, "resource"),
-            counts.collect::<Vec<_>>().join(", ")
+            verdict_counts.collect::<Vec<_>>().join(", ")
         )
     }
 

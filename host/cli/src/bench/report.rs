@@ -68,8 +68,8 @@ enum ComparisonVerdict {
 
 /// Returns the quantile of sorted values; `share` is between 0 and 1.
 pub(super) fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
-    let last = sorted.len().checked_sub(1)?;
-    sorted.get((last as f64 * share).round() as usize).copied()
+    let last_index = sorted.len().checked_sub(1)?;
+    sorted.get((last_index as f64 * share).round() as usize).copied()
 }
 
 impl From<BenchedVersion> for VersionFigures {
@@ -87,16 +87,16 @@ impl From<BenchedVersion> for VersionFigures {
             .map(|(instance, guest)| PluginFigures {
                 p50_instance_microseconds: instance,
                 p50_guest_microseconds: guest,
-                touched_bytes: version.touched,
+                touched_bytes: version.touched_byte_count,
             });
-        let at = |share| quantile(&times, share).map(micros).unwrap_or_default();
+        let quantile_micros = |share| quantile(&times, share).map(micros).unwrap_or_default();
         let total: Duration = times.iter().sum();
         Self {
             hooks: version.hooks,
             requests: times.len(),
             calls_per_second: (times.len() as f64 / total.as_secs_f64()).round(),
-            p50_microseconds: at(0.5),
-            p99_microseconds: at(0.99),
+            p50_microseconds: quantile_micros(0.5),
+            p99_microseconds: quantile_micros(0.99),
             plugins,
         }
     }

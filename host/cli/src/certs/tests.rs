@@ -57,9 +57,9 @@ fn roots(ca_bundle: &str) -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-fn is_valid_server(made: &CertificateReport, certificate: &Path, name: &str) -> bool {
+fn is_valid_server(report: &CertificateReport, certificate: &Path, name: &str) -> bool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots(&made.ca_bundle), provider)
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots(&report.ca_bundle), provider)
         .build()
         .unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
@@ -68,9 +68,9 @@ fn is_valid_server(made: &CertificateReport, certificate: &Path, name: &str) -> 
         .is_ok()
 }
 
-fn is_client(made: &CertificateReport, certificate: &Path) -> bool {
+fn is_client(report: &CertificateReport, certificate: &Path) -> bool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&made.ca_bundle), provider)
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&report.ca_bundle), provider)
         .build()
         .unwrap();
     verifier
@@ -109,8 +109,8 @@ fn invalid_arguments_of_certs_are_refused() {
 #[test]
 fn certs_prints_the_ca_bundle_on_one_line() {
     let directory = TempDir::new().unwrap();
-    let made = certs(&directory, "--service hook.ns --client driver").unwrap();
-    let text = made.to_string();
+    let report = certs(&directory, "--service hook.ns --client driver").unwrap();
+    let text = report.to_string();
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("caBundle: "))
@@ -121,7 +121,7 @@ fn certs_prints_the_ca_bundle_on_one_line() {
         assert!(text.contains(part), "{part} in {text}");
     }
 
-    let json = json(&made);
+    let json = json(&report);
     assert_eq!(json["caBundle"], line);
     assert_eq!(json["ca"]["new"], true);
     assert_eq!(json["certificates"][0]["kind"], "server");

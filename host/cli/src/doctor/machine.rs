@@ -85,8 +85,12 @@ mod tests {
                 release: release.to_owned(),
                 descriptors,
             };
-            let found = [machine.kernel(), machine.descriptors()];
-            assert_eq!(found.map(|finding| finding.severity), [expected; 2], "{release}");
+            let findings = [machine.kernel(), machine.descriptors()];
+            assert_eq!(
+                findings.map(|finding| finding.severity),
+                [expected; 2],
+                "{release}"
+            );
         }
     }
 }

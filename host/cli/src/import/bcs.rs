@@ -240,15 +240,17 @@ impl OriginalConfig {
     fn rest(self) -> String {
         let mut text = String::new();
         for key in self.values.keys() {
-            let matches = |known: &str| {
-                if known.ends_with(['.', '_', '-']) {
-                    key.starts_with(known)
+            let matches_key = |pattern: &str| {
+                if pattern.ends_with(['.', '_', '-']) {
+                    key.starts_with(pattern)
                 } else {
-                    key == known
+                    key == pattern
                 }
             };
-            let known = WITHOUT_EQUIVALENT.iter().find(|(known, _)| matches(known));
-            let reason = match known {
+            let row = WITHOUT_EQUIVALENT
+                .iter()
+                .find(|(pattern, _)| matches_key(pattern));
+            let reason = match row {
                 Some((_, reason)) => *reason,
                 None if LOGGER.contains(&key.as_str()) => {
                     "log.level, or --log, instead of the options of Go's logger"
@@ -357,8 +359,8 @@ fn header(path: &Path) -> String {
 
 /// Returns the configuration of the database that a DSN names, without the password.
 fn mysql(dsn: &str) -> Option<String> {
-    let (login, place) = dsn.rsplit_once("@tcp(")?;
-    let (server, database) = place.split_once(")/")?;
+    let (login, target) = dsn.rsplit_once("@tcp(")?;
+    let (server, database) = target.split_once(")/")?;
     let (user, password) = match login.split_once(':') {
         Some((user, _)) => (user, ", passwordFile: mysql.password"),
         None => (login, ""),
@@ -396,7 +398,7 @@ consoleproxy_port: 8080
 unheard_of: 1
 ";
 
-    fn written(text: &str, write: fn(&Path) -> crate::Result<String>) -> crate::Result<String> {
+    fn import_text(text: &str, write: fn(&Path) -> crate::Result<String>) -> crate::Result<String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("original");
         std::fs::write(&path, text).unwrap();
@@ -405,7 +407,7 @@ unheard_of: 1
 
     #[test]
     fn every_key_of_bcs_api_has_an_equivalent_or_a_comment() {
-        let text = written(BCS_API, gateway).unwrap();
+        let text = import_text(BCS_API, gateway).unwrap();
         for part in [
             "address: \"0.0.0.0:8443\"",
             "admin: { address: \"0.0.0.0:8087\" }",
@@ -427,7 +429,7 @@ unheard_of: 1
         }
         assert!(!text.contains("a:@b") && !text.contains("pid_dir"), "{text}");
         let flat = r#"{"address": "10.0.0.1", "bke": {"mysql_dsn": "u@tcp(h:1)/d", "peer_token": "secret"}}"#;
-        let text = written(flat, gateway).unwrap();
+        let text = import_text(flat, gateway).unwrap();
         assert!(
             text.contains("user: \"u\" }") && text.contains("# peer_token: no equivalent"),
             "{text}"
@@ -437,10 +439,10 @@ unheard_of: 1
             "{text}"
         );
         let verifying = BCS_API.replace("cert_config: {", "verify_client_tls: true\ncert_config: {");
-        let text = written(&verifying, gateway).unwrap();
+        let text = import_text(&verifying, gateway).unwrap();
         assert!(text.contains("key: \"s.key\", clientCa: \"ca.pem\" }"), "{text}");
         let plain = BCS_API.replace("server_cert_file: s.pem", "server_cert_file: \"\"");
-        let text = written(&plain, gateway).unwrap();
+        let text = import_text(&plain, gateway).unwrap();
         assert!(
             text.contains("address: \"0.0.0.0:8080\"") && !text.contains("# insecure"),
             "{text}"
@@ -452,7 +454,7 @@ unheard_of: 1
         let original = r#"{"address": "10.0.0.5", "port": 8090, "metric_port": 8091, "cluster": "BCS-MESOS-1",
             "sched_regdiscv": "z:2181", "kubeconfig": "/k", "mesos_webconsole_proxy_port": 8083,
             "external_ip": "1.2.3.4", "external_port": 80, "etcdRegistry": {"etcd_feature": false}, "log_dir": "x"}"#;
-        let text = written(original, driver).unwrap();
+        let text = import_text(original, driver).unwrap();
         for part in [
             "cluster: \"BCS-MESOS-1\"",
             "console: { port: 8083 }",
@@ -465,9 +467,9 @@ unheard_of: 1
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        assert!(written("{}", driver).is_err());
+        assert!(import_text("{}", driver).is_err());
         for text in ["a: [", "[1, 2]", "core_database: { dsn: \"root@/bke\" }"] {
-            assert!(written(text, gateway).is_err(), "{text}");
+            assert!(import_text(text, gateway).is_err(), "{text}");
         }
     }
 }

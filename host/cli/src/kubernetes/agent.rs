@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     Installation,
-    chart::{ChartFiles, rendered},
+    chart::{ChartFiles, render_manifests},
     manifest::CommentedManifest,
     values::{group, label},
 };
@@ -90,7 +90,7 @@ pub(super) fn manifests(installation: &Installation) -> crate::Result<Vec<Commen
         include_str!("chart/templates/serviceaccount.yaml"),
         include_str!("templates/agent.yaml"),
     ];
-    let mut manifests = rendered(installation, &values, templates, &files)?;
+    let mut manifests = render_manifests(installation, &values, templates, &files)?;
     if agent.roles {
         manifests.extend(cluster_roles(&allowed).into_iter().map(CommentedManifest::from));
         manifests.sort_by_key(CommentedManifest::rank);

@@ -50,11 +50,14 @@ impl Bundle {
                 if let ModuleReference::File(path) = &plugin.source {
                     let file_name = modules.add(path)?;
                     let source = format!("file:{directory}/{file_name}");
-                    let new = NewSource {
+                    let new_source = NewSource {
                         may_be_implied: plugin.source.stock_name().is_some(),
                         ..NewSource::new(&part, source)
                     };
-                    by_file.entry(new.at.file.clone()).or_default().push(new);
+                    by_file
+                        .entry(new_source.location.file.clone())
+                        .or_default()
+                        .push(new_source);
                 }
             }
         }
@@ -65,8 +68,8 @@ impl Bundle {
             let name = document_name(&file.path);
             names.add(&name, &file.path)?;
             let path = file.path.display().to_string();
-            let new = by_file.remove(path.as_str()).unwrap_or_default();
-            documents.insert(name, rewrite::sources(&path, &file.text, &new)?);
+            let new_sources = by_file.remove(path.as_str()).unwrap_or_default();
+            documents.insert(name, rewrite::sources(&path, &file.text, &new_sources)?);
         }
         let size: usize = documents.values().map(String::len).sum();
         if size > LARGEST_CONFIG_MAP {
@@ -128,7 +131,10 @@ fn document_name(file: &Path) -> String {
     let path_key = key(file);
     let name = path_key.trim_start_matches('.');
     let extension = file.extension().unwrap_or_default().to_ascii_lowercase();
-    if ["yaml", "yml", "json"].iter().any(|known| extension == *known) {
+    if ["yaml", "yml", "json"]
+        .iter()
+        .any(|known_extension| extension == *known_extension)
+    {
         name.to_owned()
     } else {
         format!("{name}.yaml")
@@ -236,14 +242,14 @@ mod tests {
             assert_eq!(modules.add(&path(name)).unwrap(), name);
         }
         let modules = modules.in_config_maps().unwrap();
-        let found: Vec<_> = modules
+        let files_by_suffix: Vec<_> = modules
             .iter()
             .map(|module| (module.suffix.as_str(), module.files.as_slice()))
             .collect();
         let file = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
         let signed = [file("a.wasm", "a"), file("a.wasm.sig", "signature")];
         assert_eq!(
-            found,
+            files_by_suffix,
             [("module-a", &signed[..]), ("module-b", &[file("b.wasm", "b")])]
         );
     }

@@ -65,8 +65,9 @@ impl CertifiedServer {
 impl Certificates {
     pub(super) fn make(installation: &Installation, now: OffsetDateTime) -> crate::Result<Self> {
         let Installation { name, namespace, .. } = installation;
-        let made = certificates::for_service(&format!("{name}.{namespace}").parse()?, VALIDITY_DAYS, now);
-        let (authority, issued) = made.map_err(|error| format!("the certificate cannot be made: {error}"))?;
+        let creation = certificates::for_service(&format!("{name}.{namespace}").parse()?, VALIDITY_DAYS, now);
+        let (authority, issued) =
+            creation.map_err(|error| format!("the certificate cannot be made: {error}"))?;
         let pems = [authority, issued.certificate, issued.key].map(|text| Pem {
             name: "the new certificate".to_owned(),
             text,
@@ -128,22 +129,23 @@ impl Certificates {
             .build()
             .map_err(|error| authority.wrong(error))?;
         let name = ServerName::try_from(host).map_err(|error| certificate.wrong(error))?;
-        let (end, others) = chain
+        let (end_entity, intermediates) = chain
             .split_first()
             .ok_or_else(|| certificate.wrong("it holds no certificate"))?;
         let seconds = u64::try_from(now.unix_timestamp()).unwrap_or_default();
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         verifier
-            .verify_server_cert(end, others, &name, &[], time)
+            .verify_server_cert(end_entity, intermediates, &name, &[], time)
             .map_err(|error| {
                 certificate.wrong(format!("the API server would not accept it for {host}: {error}"))
             })?;
-        let ends = tls::not_after(end).ok_or_else(|| certificate.wrong("its expiry date is not valid"))?;
+        let expiry =
+            tls::not_after(end_entity).ok_or_else(|| certificate.wrong("its expiry date is not valid"))?;
         Ok(Self {
             authority: authority.text,
             certificate: certificate.text,
             key: key.text,
-            last_day: OffsetDateTime::from(ends).date(),
+            last_day: OffsetDateTime::from(expiry).date(),
         })
     }
 }

@@ -123,15 +123,15 @@ pub(super) fn manifests(
     }
     let values = files.get(VALUES).map(|text| String::from_utf8_lossy(text));
     let values = to_json(VALUES, &values.unwrap_or_default())?;
-    let shown = TEMPLATES.iter().filter(|(name, _)| name.ends_with(".yaml"));
-    let templates = shown.map(|(_, text)| *text).chain([
+    let yaml_templates = TEMPLATES.iter().filter(|(name, _)| name.ends_with(".yaml"));
+    let templates = yaml_templates.map(|(_, text)| *text).chain([
         include_str!("templates/namespace.yaml"),
         include_str!("templates/secrets.yaml"),
     ]);
-    rendered(installation, &values, templates, &files)
+    render_manifests(installation, &values, templates, &files)
 }
 
-pub(super) fn rendered(
+pub(super) fn render_manifests(
     installation: &Installation,
     values: &Json,
     templates: impl IntoIterator<Item = &'static str>,

@@ -117,18 +117,18 @@ impl Configuration {
         if let Some(resources) = resources {
             configuration.read_resources(resources);
         }
-        for place in &config.definitions {
-            if let Some(namespaced) = place.namespaced() {
+        for location in &config.definitions {
+            if let Some(namespaced) = location.namespaced() {
                 configuration.namespaced = namespaced.clone();
             }
-            configuration.policies.extend_from_slice(place.policies());
+            configuration.policies.extend_from_slice(location.policies());
         }
         if let Some(webhooks) = config.front.webhooks() {
-            let own = match &webhooks.certificate {
+            let own_certificate = match &webhooks.certificate {
                 CertificateConfig::Own(certificate) => Some(*certificate),
                 CertificateConfig::Files(_) => None,
             };
-            configuration.keep_webhooks(&webhooks.registration, own)?;
+            configuration.keep_webhooks(&webhooks.registration, own_certificate)?;
         }
         if let Some(section) = audit {
             configuration.audit = config.front.audit().cloned();
@@ -239,10 +239,10 @@ impl Configuration {
     /// Returns whether the configuration uses a Lease without giving it a name. Two installations would then share the
     /// Lease with the default name.
     pub(super) fn needs_lease(&self) -> bool {
-        let places = self.root.get("definitions").and_then(Json::as_array);
-        let mut named = places.into_iter().flatten();
-        match named.find_map(|place| place.get("kubernetes")) {
-            Some(place) => place.get("lease").is_none(),
+        let definitions = self.root.get("definitions").and_then(Json::as_array);
+        let mut stores = definitions.into_iter().flatten();
+        match stores.find_map(|store| store.get("kubernetes")) {
+            Some(section) => section.get("lease").is_none(),
             None => self.audit.is_some(),
         }
     }

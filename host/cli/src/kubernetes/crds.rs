@@ -156,7 +156,7 @@ const KEPT_KEYWORDS: [&str; 13] = [
 /// Converts a JSON Schema to a structural schema, the form that a CustomResourceDefinition needs. Defaults are left
 /// out, because an API server would write them into every stored resource.
 fn structural(schema: &Json, root: &Json) -> Json {
-    let schema = resolved(schema, root);
+    let schema = resolve_reference(schema, root);
     let mut result: Map<String, Json> = KEPT_KEYWORDS
         .iter()
         .filter_map(|keyword| Some(((*keyword).to_owned(), schema.get(*keyword)?.clone())))
@@ -198,15 +198,15 @@ fn structural(schema: &Json, root: &Json) -> Json {
                 let rule = rules::requiring_one(&fields, keyword == "oneOf");
                 result.insert(rules::VALIDATIONS.to_owned(), json!([rule]));
             }
-            None => return joined(alternatives, root).unwrap_or_else(|| any(&result)),
+            None => return join_forms(alternatives, root).unwrap_or_else(|| open_schema(&result)),
         }
     }
     let is_described = ["properties", "additionalProperties", "items"]
         .iter()
         .any(|keyword| result.contains_key(*keyword));
     match result.get("type").and_then(Json::as_str) {
-        None => any(&result),
-        Some("object" | "array") if !is_described => any(&result),
+        None => open_schema(&result),
+        Some("object" | "array") if !is_described => open_schema(&result),
         Some(_) => result.into(),
     }
 }
@@ -215,11 +215,11 @@ fn structural(schema: &Json, root: &Json) -> Json {
 fn only_required(schema: &Json) -> Option<&str> {
     let required = schema
         .get("required")
-        .filter(|_| schema.as_object().is_some_and(|all| all.len() == 1));
+        .filter(|_| schema.as_object().is_some_and(|keywords| keywords.len() == 1));
     required?.as_array()?.first()?.as_str()
 }
 
-fn joined(forms: &[Json], root: &Json) -> Option<Json> {
+fn join_forms(forms: &[Json], root: &Json) -> Option<Json> {
     let mut fields = Map::new();
     for form in forms {
         fields.extend(structural(form, root).get("properties")?.as_object()?.clone());
@@ -227,10 +227,10 @@ fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     Some(json!({"type": "object", "properties": fields}))
 }
 
-fn any(described: &Map<String, Json>) -> Json {
+fn open_schema(schema: &Map<String, Json>) -> Json {
     let mut result: Map<String, Json> = ["type", "description"]
         .iter()
-        .filter_map(|keyword| Some(((*keyword).to_owned(), described.get(*keyword)?.clone())))
+        .filter_map(|keyword| Some(((*keyword).to_owned(), schema.get(*keyword)?.clone())))
         // The schema keeps its type only if the type is `object`. A structural schema with another type needs more
         // keywords: an array, for example, needs `items`.
         .filter(|(keyword, value)| keyword != "type" || value == "object")
@@ -241,17 +241,17 @@ fn any(described: &Map<String, Json>) -> Json {
 
 /// If the schema is a reference (`$ref`), returns the schema to which it refers. Keywords that stand next to `$ref`
 /// replace the same keywords of the other schema.
-fn resolved(schema: &Json, root: &Json) -> Map<String, Json> {
-    let own = schema.as_object().cloned().unwrap_or_default();
-    let target = own
+fn resolve_reference(schema: &Json, root: &Json) -> Map<String, Json> {
+    let keywords = schema.as_object().cloned().unwrap_or_default();
+    let target = keywords
         .get("$ref")
         .and_then(Json::as_str)
         .and_then(|reference| root.pointer(reference.strip_prefix('#')?));
     let mut result = match target {
-        Some(target) => resolved(target, root),
-        None => return own,
+        Some(target) => resolve_reference(target, root),
+        None => return keywords,
     };
-    result.extend(own.into_iter().filter(|(keyword, _)| keyword != "$ref"));
+    result.extend(keywords.into_iter().filter(|(keyword, _)| keyword != "$ref"));
     result
 }
 
@@ -261,23 +261,24 @@ mod tests {
 
     /// Asserts the rules of structural schemas:
     /// https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
-    fn assert_structural(schema: &Json, place: &str) {
+    fn assert_structural(schema: &Json, path: &str) {
         let fields = schema.as_object().unwrap();
-        let has = |keyword: &str| fields.contains_key(keyword);
-        let is_open = has("x-kubernetes-preserve-unknown-fields") || has("x-kubernetes-int-or-string");
-        assert!(has("type") || is_open, "{place} has no type: {schema}");
+        let has_keyword = |keyword: &str| fields.contains_key(keyword);
+        let is_open =
+            has_keyword("x-kubernetes-preserve-unknown-fields") || has_keyword("x-kubernetes-int-or-string");
+        assert!(has_keyword("type") || is_open, "{path} has no type: {schema}");
         for forbidden in [
             "$ref", "$defs", "const", "default", "examples", "title", "oneOf", "anyOf",
         ] {
-            assert!(!has(forbidden), "{place} has {forbidden}");
+            assert!(!has_keyword(forbidden), "{path} has {forbidden}");
         }
         assert!(
-            !(has("properties") && has("additionalProperties")),
-            "{place} has both properties and additionalProperties"
+            !(has_keyword("properties") && has_keyword("additionalProperties")),
+            "{path} has both properties and additionalProperties"
         );
         assert!(
-            fields.get("type") != Some(&json!("array")) || has("items"),
-            "{place} has no items"
+            fields.get("type") != Some(&json!("array")) || has_keyword("items"),
+            "{path} has no items"
         );
         for (name, property) in fields
             .get("properties")
@@ -285,11 +286,11 @@ mod tests {
             .into_iter()
             .flatten()
         {
-            assert_structural(property, &format!("{place}.{name}"));
+            assert_structural(property, &format!("{path}.{name}"));
         }
         for keyword in ["items", "additionalProperties"] {
             if let Some(inner) = fields.get(keyword) {
-                assert_structural(inner, &format!("{place}[]"));
+                assert_structural(inner, &format!("{path}[]"));
             }
         }
     }

@@ -78,15 +78,15 @@ fn take(
 
 /// Adds a file and returns its name, with a number before it if another file has that name.
 fn file_name(files: &mut MountedTexts, path: &Path, text: String) -> String {
-    let own = key(path);
+    let base_name = key(path);
     let is_taken = |name: &str| {
         let is_reserved = [CONFIG_FILE, CLIENT_CA_FILE].contains(&name);
         is_reserved || files.get(name).is_some_and(|present| *present != text)
     };
-    let (mut name, mut number) = (own.clone(), 1);
+    let (mut name, mut number) = (base_name.clone(), 1);
     while is_taken(&name) {
         number += 1;
-        name = format!("{number}-{own}");
+        name = format!("{number}-{base_name}");
     }
     files.insert(name.clone(), text);
     name

@@ -62,21 +62,21 @@ impl ClusterNeeds {
     }
 
     pub(super) fn rules(&self) -> Vec<Json> {
-        let read = self.resources().into_iter().map(|resource| {
+        let resource_rules = self.resources().into_iter().map(|resource| {
             json!({
                 "apiGroups": [resource.group],
                 "resources": [resource.resource],
                 "verbs": ["get", "list", "watch"],
             })
         });
-        let ask = self.authorizer.then(|| {
+        let review_rule = self.authorizer.then(|| {
             json!({
                 "apiGroups": ["authorization.k8s.io"],
                 "resources": ["subjectaccessreviews"],
                 "verbs": ["create"],
             })
         });
-        read.chain(ask).collect()
+        resource_rules.chain(review_rule).collect()
     }
 
     fn resources(&self) -> Vec<GroupVersionResource> {

@@ -14,9 +14,13 @@ use super::{
 };
 
 pub(super) fn large_object_note(manifests: &[CommentedManifest]) -> Option<String> {
-    manifests.iter().any(CommentedManifest::is_too_large_for_annotation).then(|| {
-        "a ConfigMap is too large for the annotation of `kubectl apply`: use `kubectl apply --server-side`".to_owned()
-    })
+    manifests
+        .iter()
+        .any(CommentedManifest::is_too_large_for_annotation)
+        .then(|| {
+            "a ConfigMap is too large for the annotation of `kubectl apply`: use `kubectl apply --server-side`"
+                .to_owned()
+        })
 }
 
 pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {

@@ -20,7 +20,7 @@ impl Installation {
 
     /// Returns an error for arguments about webhooks, because the leader takes these settings from the configuration.
     pub(super) fn leave_webhooks_to_the_leader(&self) -> Result<(), &'static str> {
-        let given = WebhookRegistration {
+        let registration = WebhookRegistration {
             has_match_conditions: WebhookRegistration::default().has_match_conditions,
             ..self.registration()
         };
@@ -34,7 +34,7 @@ impl Installation {
                 "--static: the API server reads webhooks from files; remove dialect.kubernetes.webhookConfigurations",
             );
         }
-        if given != default {
+        if registration != default {
             return Err(
                 "--per-chain, --timeout, --failure-policy, --exclude-namespace and --include-kube-system: write them in \
                  dialect.kubernetes.webhookConfigurations, which the leader of the Pods reads",

@@ -9,7 +9,7 @@ use admittance_definitions::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSource {
-    pub(super) at: Location,
+    pub(super) location: Location,
     /// The field of the definition that names the plugin: `plugin` or `candidate`. A plugin that is a member of a
     /// policy group has no such field (`None`).
     pub(super) field: Option<&'static str>,
@@ -23,7 +23,7 @@ impl NewSource {
     pub(super) fn new(part: &PluginPart<'_>, source: String) -> Self {
         let field = if part.is_candidate { "candidate" } else { "plugin" };
         Self {
-            at: part.location.clone(),
+            location: part.location.clone(),
             field: (!part.is_member).then_some(field),
             source,
             may_be_implied: false,
@@ -36,16 +36,16 @@ impl NewSource {
 /// # Errors
 ///
 /// Returns an error if a source is written in a form that cannot be replaced.
-pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<String, Mistakes> {
+pub(super) fn sources(file: &str, text: &str, new_sources: &[NewSource]) -> Result<String, Mistakes> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut mistakes = Mistakes::new();
     let documents = document::read_text(file, text, &mut mistakes);
-    let parts = new
+    let parts = new_sources
         .iter()
-        .filter_map(|new| {
+        .filter_map(|new_source| {
             Some((
-                source_range(&documents, text, new, &mut mistakes)?,
-                new.source.clone(),
+                source_range(&documents, text, new_source, &mut mistakes)?,
+                new_source.source.clone(),
             ))
         })
         .collect();
@@ -55,24 +55,24 @@ pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<Strin
 fn source_range(
     documents: &[Document],
     text: &str,
-    new: &NewSource,
+    new_source: &NewSource,
     mistakes: &mut Mistakes,
 ) -> Option<Range<usize>> {
-    let found = documents
+    let source_node = documents
         .iter()
-        .find_map(|document| document.root_ignoring_mistakes().object_at(&new.at))
-        .and_then(|object| match new.field {
+        .find_map(|document| document.root_ignoring_mistakes().object_at(&new_source.location))
+        .and_then(|object| match new_source.field {
             Some(name) => object.child(name),
             None => Some(object),
         })
         .and_then(|plugin| plugin.child("source"));
-    let Some(node) = found else {
-        if new.may_be_implied {
+    let Some(node) = source_node else {
+        if new_source.may_be_implied {
             return None;
         }
-        let name = new.field.unwrap_or("plugin");
+        let name = new_source.field.unwrap_or("plugin");
         mistakes.push(Mistake {
-            location: new.at.clone(),
+            location: new_source.location.clone(),
             path: String::new(),
             message: format!("the source of this stage's {name} was not found"),
             fix: format!("write it as `{name}: {{ source: file:... }}`"),
@@ -80,18 +80,18 @@ fn source_range(
         return None;
     };
     let node = node.reporting_to(mistakes);
-    let old = node.string()?;
+    let old_source = node.string()?;
     let span = node.span();
     // In the text of the file, a source with escapes such as `"a\x2eb"` looks different from its value `a.b`. So the
     // value is not found in the text, and the source cannot be replaced.
-    let Some(offset) = text.get(span.clone())?.find(old) else {
+    let Some(offset) = text.get(span.clone())?.find(old_source) else {
         return node.reject(
             "the source is written in a way that cannot be changed where it stands",
-            format!("write it on one line, `source: {old}`"),
+            format!("write it on one line, `source: {old_source}`"),
         );
     };
     let start = span.start + offset;
-    Some(start..start + old.len())
+    Some(start..start + old_source.len())
 }
 
 #[cfg(test)]
@@ -103,12 +103,12 @@ mod tests {
     fn rewritten(name: &str, text: &str) -> Result<String, String> {
         let chains = load_text(name, text).map_err(|error| format!("not read: {error}"))?;
         let stages = chains.iter().flat_map(|chain| &chain.stages);
-        let new: Vec<_> = stages
+        let new_sources: Vec<_> = stages
             .flat_map(|stage| stage.plugins())
             .enumerate()
             .map(|(index, (part, _))| NewSource::new(&part, format!("file:new-{index}")))
             .collect();
-        sources(name, text, &new).map_err(|error| error.to_string())
+        sources(name, text, &new_sources).map_err(|error| error.to_string())
     }
 
     const HEAD: &str = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\n\
@@ -149,8 +149,8 @@ mod tests {
                     assert_eq!(new, format!("{HEAD}{}", stages.replacen(old, "file:new-0", 1)));
                 }
                 (Err(message), None) => {
-                    let known = ["write it on one line", "not read"];
-                    assert!(known.iter().any(|part| message.contains(part)), "{message}");
+                    let reasons = ["write it on one line", "not read"];
+                    assert!(reasons.iter().any(|part| message.contains(part)), "{message}");
                 }
                 (result, _) => panic!("{stages}: {result:?}"),
             }
@@ -195,16 +195,16 @@ mod tests {
             ("k.yaml", kubernetes.to_owned(), 2),
             ("all.yaml", format!("\u{feff}{bcs}---\n{kubernetes}"), 3),
         ] {
-            let new = rewritten(name, &text).unwrap();
-            assert!(!new.contains("file:a.wasm"), "{new}");
+            let new_text = rewritten(name, &text).unwrap();
+            assert!(!new_text.contains("file:a.wasm"), "{new_text}");
             for index in 0..count {
                 assert_eq!(
-                    new.matches(&format!("file:new-{index}")).count(),
+                    new_text.matches(&format!("file:new-{index}")).count(),
                     1,
-                    "{name}: {new}"
+                    "{name}: {new_text}"
                 );
             }
-            assert_eq!(new.len(), text.trim_start_matches('\u{feff}').len() - count);
+            assert_eq!(new_text.len(), text.trim_start_matches('\u{feff}').len() - count);
         }
     }
 }

@@ -87,11 +87,11 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
     }
     // The configuration may exclude namespaces from audits by label, so the Pods must be able to read namespaces.
     audited.insert((String::new(), "namespaces".to_owned()));
-    let read = audited.into_iter().map(|(group, resource)| {
+    let resource_rules = audited.into_iter().map(|(group, resource)| {
         let verbs = ["get", "list", "watch"];
         json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
     });
-    let mut rules: Vec<_> = read.collect();
+    let mut rules: Vec<_> = resource_rules.collect();
     if audit.writes_reports {
         rules.extend(ReportApi::ALL.into_iter().rev().map(|api| {
             let resources = [true, false].map(|is_namespaced| api.plural(is_namespaced));

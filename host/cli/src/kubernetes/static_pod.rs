@@ -53,10 +53,10 @@ pub(super) fn files(
     let mut files = NodeFiles::new();
     let manifests = chart::manifests(installation, prepared, Some(certificates))?;
     for manifest in &manifests {
-        files.extend(mounted(installation, &directory, manifest)?);
+        files.extend(mounted_files(installation, &directory, manifest)?);
     }
-    let found = manifests.iter().find(|manifest| manifest.kind() == "Deployment");
-    let deployment = found.ok_or("the chart has no Deployment")?;
+    let deployment_manifest = manifests.iter().find(|manifest| manifest.kind() == "Deployment");
+    let deployment = deployment_manifest.ok_or("the chart has no Deployment")?;
     let mut add = |path: String, object: &Json| {
         files.insert(path, (to_yaml(object).into_bytes(), PUBLIC));
     };
@@ -72,13 +72,16 @@ pub(super) fn files(
             _ => ("ValidatingAdmissionWebhook", "validating"),
         };
         call_by_url(&mut object, installation, prepared.configuration.webhook_port);
-        let place = format!("{directory}/admission/{name}");
-        add(format!("{place}/{}.yaml", installation.name), &object);
+        let manifest_directory = format!("{directory}/admission/{name}");
+        add(
+            format!("{manifest_directory}/{}.yaml", installation.name),
+            &object,
+        );
         plugins.push(json!({"name": plugin, "configuration": {
             "apiVersion": "apiserver.config.k8s.io/v1",
             "kind": "WebhookAdmissionConfiguration",
             "kubeConfigFile": "",
-            "staticManifestsDir": format!("/{place}"),
+            "staticManifestsDir": format!("/{manifest_directory}"),
         }}));
     }
     let configuration = json!({
@@ -98,7 +101,7 @@ pub(super) fn files(
 }
 
 /// Returns the files that a ConfigMap or Secret stands for, at the paths where the Pod reads them.
-fn mounted(
+fn mounted_files(
     installation: &Installation,
     directory: &str,
     manifest: &CommentedManifest,
@@ -111,7 +114,7 @@ fn mounted(
     let suffix = name
         .strip_prefix(&format!("{}-", installation.name))
         .unwrap_or_default();
-    let place = if suffix.starts_with("module-") {
+    let subdirectory = if suffix.starts_with("module-") {
         "modules"
     } else {
         suffix
@@ -126,7 +129,7 @@ fn mounted(
                 text.as_bytes().to_vec()
             };
             let mode = if is_secret { SECRET } else { PUBLIC };
-            files.insert(format!("{directory}/{place}/{key}"), (content, mode));
+            files.insert(format!("{directory}/{subdirectory}/{key}"), (content, mode));
         }
     }
     Ok(files)
@@ -155,9 +158,9 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
         .as_deref()
         .unwrap_or(PRIORITY_CLASS)
         .into();
-    let own = json!({"path": format!("/{}", directory(installation)), "type": "Directory"});
+    let host_path = json!({"path": format!("/{}", directory(installation)), "type": "Directory"});
     spec["volumes"] = json!([
-        {"name": "files", "hostPath": own},
+        {"name": "files", "hostPath": host_path},
         {"name": "cache", "emptyDir": {}},
         {"name": "state", "emptyDir": {}},
     ]);
@@ -181,8 +184,10 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
 fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
     for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
-        let full = webhook["name"].as_str().unwrap_or_default();
-        let name = full.strip_suffix(&installation.namespace).unwrap_or(full);
+        let full_name = webhook["name"].as_str().unwrap_or_default();
+        let name = full_name
+            .strip_suffix(&installation.namespace)
+            .unwrap_or(full_name);
         webhook["name"] = format!("{name}{SUFFIX}").into();
         let client = &webhook["clientConfig"];
         let path = client["service"]["path"].as_str().unwrap_or_default();
@@ -237,16 +242,16 @@ pub(super) fn write(root: &Path, installation: &Installation, node: &NodeFiles) 
     for (name, (content, mode)) in node {
         files::replace_in_tree(&root.join(name), content, *mode)?;
     }
-    let own = root.join(directory(installation));
-    let written: BTreeSet<PathBuf> = node.keys().map(|name| root.join(name)).collect();
-    let directories: BTreeSet<&Path> = written.iter().filter_map(|path| path.parent()).collect();
+    let installation_directory = root.join(directory(installation));
+    let written_paths: BTreeSet<PathBuf> = node.keys().map(|name| root.join(name)).collect();
+    let directories: BTreeSet<&Path> = written_paths.iter().filter_map(|path| path.parent()).collect();
     for directory in directories {
-        if directory == own || !directory.starts_with(&own) {
+        if directory == installation_directory || !directory.starts_with(&installation_directory) {
             continue;
         }
         for entry in fs::read_dir(directory).map_err(files::at(directory))? {
             let path = entry.map_err(files::at(directory))?.path();
-            if path.is_file() && !written.contains(&path) {
+            if path.is_file() && !written_paths.contains(&path) {
                 fs::remove_file(&path).map_err(files::at(&path))?;
             }
         }

@@ -134,7 +134,7 @@ struct EscapedText<'a, 'w> {
     out: &'a mut Writer<'w>,
     escaping: EscapeRule,
     /// The number of bytes that may still be written before the text is cut off.
-    left: usize,
+    remaining_bytes: usize,
     /// The number of bytes of the text that were cut off.
     cut: usize,
 }
@@ -144,7 +144,7 @@ impl EscapedText<'_, '_> {
         let mut escaped = EscapedText {
             out,
             escaping,
-            left: FIELD_LIMIT,
+            remaining_bytes: FIELD_LIMIT,
             cut: 0,
         };
         escaped.write_fmt(text)?;
@@ -158,17 +158,17 @@ impl EscapedText<'_, '_> {
 impl fmt::Write for EscapedText<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let is_plain = |byte| matches!(byte, b' '..=b'~') && !self.escaping.is_needed(char::from(byte));
-        if self.cut == 0 && text.len() <= self.left && text.bytes().all(is_plain) {
-            self.left -= text.len();
+        if self.cut == 0 && text.len() <= self.remaining_bytes && text.bytes().all(is_plain) {
+            self.remaining_bytes -= text.len();
             return self.out.write_str(text);
         }
         for char in text.chars() {
             let length = char.len_utf8();
-            if self.cut > 0 || length > self.left {
+            if self.cut > 0 || length > self.remaining_bytes {
                 self.cut += length;
                 continue;
             }
-            self.left -= length;
+            self.remaining_bytes -= length;
             if self.escaping.is_needed(char) {
                 self.escaping.write(self.out, char)?;
             } else {

@@ -138,11 +138,14 @@ mod tests {
                 text,
                 format!("\npin it under `plugin:`\nsource: {source}\ndigest: {digest}\n")
             );
-            let written = text
+            let printed_source = text
                 .lines()
                 .find_map(|line| line.strip_prefix("source: "))
                 .unwrap();
-            assert!(written.parse::<ModuleReference>().is_ok(), "{written}");
+            assert!(
+                printed_source.parse::<ModuleReference>().is_ok(),
+                "{printed_source}"
+            );
         }
     }
 }

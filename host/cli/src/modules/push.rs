@@ -66,7 +66,7 @@ impl PushArguments {
     async fn push(&self, catalog: &Catalog) -> crate::Result<PushedArtifact> {
         let file = ModuleReference::File(self.file.clone());
         let module = catalog.obtain(&file, None, Freshness::Resolve, &|_| {}).await?;
-        let mut annotations = described(&inspected(&module).await?);
+        let mut annotations = module_annotations(&inspected(&module).await?);
         annotations.extend(self.annotation.iter().cloned());
         let created = UNIX_EPOCH + Duration::from_secs(self.source_date_epoch.unwrap_or_default());
         let on_progress = transfer("pushing");
@@ -76,7 +76,7 @@ impl PushArguments {
     }
 }
 
-fn described(inspection: &ModuleInspection) -> BTreeMap<String, String> {
+fn module_annotations(inspection: &ModuleInspection) -> BTreeMap<String, String> {
     let description = &inspection.description;
     [
         ("title", &description.name),

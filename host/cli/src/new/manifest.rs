@@ -3,7 +3,7 @@
 const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
 
 /// Inserts the values that an SDK manifest inherits from this workspace. Removes the sections about tests and lints.
-pub(super) fn resolved(manifest: &str) -> String {
+pub(super) fn resolve_inheritance(manifest: &str) -> String {
     let mut section = "";
     let mut lines = Vec::new();
     for line in manifest.lines().filter(|line| !line.starts_with('#')) {
@@ -15,7 +15,7 @@ pub(super) fn resolved(manifest: &str) -> String {
             "[dependencies]" if line == "admittance-sdk-macros.workspace = true" => {
                 lines.push("admittance-sdk-macros = { path = \"macros\" }".to_owned());
             }
-            _ => lines.push(inherited(line).unwrap_or_else(|| line.to_owned())),
+            _ => lines.push(inherited_dependency(line).unwrap_or_else(|| line.to_owned())),
         }
     }
     lines.join("\n") + "\n"
@@ -23,7 +23,7 @@ pub(super) fn resolved(manifest: &str) -> String {
 
 /// A line such as `serde = { workspace = true, features = [..] }` inherits a dependency from the workspace's manifest.
 /// Returns the whole dependency with the added features; `None` if the line inherits nothing.
-fn inherited(line: &str) -> Option<String> {
+fn inherited_dependency(line: &str) -> Option<String> {
     let (name, features) = match line.strip_suffix(".workspace = true") {
         Some(name) => (name, None),
         None => {
@@ -35,11 +35,11 @@ fn inherited(line: &str) -> Option<String> {
         let rest = line.strip_prefix(name);
         rest.is_some_and(|rest| rest.starts_with(" = "))
     };
-    let whole = WORKSPACE.lines().find(of_workspace)?;
+    let workspace_line = WORKSPACE.lines().find(of_workspace)?;
     let Some(features) = features else {
-        return Some(whole.to_owned());
+        return Some(workspace_line.to_owned());
     };
-    let (_, value) = whole.split_once(" = ")?;
+    let (_, value) = workspace_line.split_once(" = ")?;
     let fields = match value.strip_prefix("{ ") {
         Some(fields) => fields.strip_suffix(" }")?.to_owned(),
         None => format!("version = {value}"),
@@ -57,12 +57,13 @@ mod tests {
             include_str!("../../../../sdk/Cargo.toml"),
             include_str!("../../../../sdk/macros/Cargo.toml"),
         ] {
-            let text = resolved(manifest);
+            let text = resolve_inheritance(manifest);
             assert!(!text.contains("workspace"), "{text}");
             assert!(text.contains("version = \"0.1.0\""), "{text}");
         }
-        let text =
-            resolved("[dependencies]\nserde_json = { workspace = true, features = [\"raw_value\"] }\n");
+        let text = resolve_inheritance(
+            "[dependencies]\nserde_json = { workspace = true, features = [\"raw_value\"] }\n",
+        );
         assert!(
             text.starts_with("[dependencies]\nserde_json = { version = \"1.")
                 && text.ends_with("features = [\"raw_value\"] }\n"),

@@ -33,7 +33,7 @@ pub(super) struct LanguageTemplate {
     pub(super) module: &'static str,
     /// The step of the CI workflow that installs the language.
     pub(super) setup: &'static str,
-    own: &'static [File],
+    project_files: &'static [File],
     /// The code and the native tests of the project, for each [`PluginTemplate`].
     code: [&'static [File]; 3],
     /// The files of the SDK. Each project contains them, because no registry has the SDK yet.
@@ -69,7 +69,7 @@ macro_rules! package {
 const RUST: LanguageTemplate = LanguageTemplate {
     module: "target/wasm32-wasip2/release/{{crate}}.wasm",
     setup: "- run: rustup target add wasm32-wasip2",
-    own: template!("rust":
+    project_files: template!("rust":
         "Cargo.toml" from "manifest.toml",
         ".cargo/config.toml" from "cargo-config.toml",
         ".gitignore" from "gitignore",
@@ -82,7 +82,7 @@ const RUST: LanguageTemplate = LanguageTemplate {
 const JAVASCRIPT: LanguageTemplate = LanguageTemplate {
     module: "plugin.wasm",
     setup: "- uses: actions/setup-node@v4\n        with: { node-version: 22 }",
-    own: template!("javascript":
+    project_files: template!("javascript":
         "package.json" from "package.json",
         ".gitignore" from "gitignore",
         "README.md" from "README.md"
@@ -101,7 +101,7 @@ const JAVASCRIPT: LanguageTemplate = LanguageTemplate {
 const PYTHON: LanguageTemplate = LanguageTemplate {
     module: "plugin.wasm",
     setup: "- uses: actions/setup-python@v5\n        with: { python-version: \"3.13\" }",
-    own: template!("python":
+    project_files: template!("python":
         "pyproject.toml" from "pyproject.toml",
         "requirements.txt" from "requirements.txt",
         ".gitignore" from "gitignore",
@@ -120,7 +120,7 @@ const PYTHON: LanguageTemplate = LanguageTemplate {
 const C: LanguageTemplate = LanguageTemplate {
     module: "plugin.wasm",
     setup: "- run: sudo apt-get update && sudo apt-get install -y clang lld wasi-libc libclang-rt-dev-wasm32",
-    own: template!("c":
+    project_files: template!("c":
         "Makefile" from "Makefile",
         ".gitignore" from "gitignore",
         "README.md" from "README.md"
@@ -155,7 +155,10 @@ impl Lang {
 impl LanguageTemplate {
     pub(super) fn files(&self, template: PluginTemplate) -> impl Iterator<Item = File> {
         let [code, examples] = [&self.code, &EXAMPLES].map(|templates| template.files_in(templates));
-        [self.own, code, examples, &COMMON].into_iter().flatten().copied()
+        [self.project_files, code, examples, &COMMON]
+            .into_iter()
+            .flatten()
+            .copied()
     }
 }
 
@@ -219,10 +222,10 @@ mod tests {
                 .filter(is_shipped)
                 .collect();
             let package = lang.template().sdk.iter();
-            let found: BTreeSet<_> = package
+            let sdk_files: BTreeSet<_> = package
                 .map(|(path, _)| Path::new(path).strip_prefix("vendor/admittance").unwrap())
                 .collect();
-            assert_eq!(found, expected, "{lang:?}");
+            assert_eq!(sdk_files, expected, "{lang:?}");
         }
     }
 }

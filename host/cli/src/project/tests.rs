@@ -7,7 +7,7 @@ fn only_the_component_of_the_project_itself_is_used() {
         fs::create_dir(folder.path().join(name)).unwrap();
         fs::write(folder.path().join(name).join("Cargo.toml"), "").unwrap();
     }
-    let own = fs::canonicalize(folder.path().join("own/Cargo.toml")).unwrap();
+    let own_manifest = fs::canonicalize(folder.path().join("own/Cargo.toml")).unwrap();
     let line = |reason: &str, package: &str, file: &str| {
         let manifest = folder.path().join(package).join("Cargo.toml");
         serde_json::json!({"reason": reason, "manifest_path": manifest, "filenames": ["a.rlib", file]})
@@ -25,7 +25,7 @@ fn only_the_component_of_the_project_itself_is_used() {
         ("not JSON".to_owned(), None),
     ] {
         assert_eq!(
-            component_in(&line, &own).as_deref(),
+            component_in(&line, &own_manifest).as_deref(),
             expected.map(Path::new),
             "{line}"
         );
@@ -51,7 +51,7 @@ fn projects_are_built_with_the_commands_of_their_language() {
         no_tests: None,
         environment: &[("WORD", "word")],
     };
-    const OTHERS: [(Language, &str); 4] = [
+    const BROKEN_PROJECTS: [(Language, &str); 4] = [
         (
             Language {
                 setup: &[SetupStep {
@@ -110,12 +110,12 @@ fn projects_are_built_with_the_commands_of_their_language() {
         ..PROJECT
     };
     assert!(project(&NO_TESTS).test().unwrap());
-    for (language, told) in &OTHERS {
+    for (language, part) in &BROKEN_PROJECTS {
         let error = project(language).build().unwrap_err().to_string();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(part), "{error}");
     }
     let missing = io::Error::from(io::ErrorKind::NotFound);
-    for (program, told) in [
+    for (program, part) in [
         (
             "npm",
             "npm was not found; install Node.js 20 or newer (https://nodejs.org), or name it in NPM",
@@ -127,7 +127,7 @@ fn projects_are_built_with_the_commands_of_their_language() {
         ),
     ] {
         let error = not_started(&[program], &missing);
-        assert!(error.starts_with(told), "{error}");
+        assert!(error.starts_with(part), "{error}");
     }
 }
 

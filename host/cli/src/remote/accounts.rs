@@ -325,8 +325,9 @@ impl ClustersArguments {
             ClustersCommand::Delete { id, query } => query.remove(&["clusters", id]),
             ClustersCommand::Reencrypt(query) => {
                 let message = Message::default();
-                let done = query.send(Method::POST, &["accounts", "reencrypt"], message, reencrypted)?;
-                match done.skipped.len() {
+                let reencryption =
+                    query.send(Method::POST, &["accounts", "reencrypt"], message, reencrypted)?;
+                match reencryption.skipped.len() {
                     0 => Ok(()),
                     skipped => {
                         let tokens = human::count(skipped, "token");
@@ -383,7 +384,7 @@ impl Query {
     }
 
     fn remove(&self, path: &[&str]) -> crate::Result<()> {
-        let text = |done: &Removed| format!("removed: {}\n", harmless(&done.removed));
+        let text = |removal: &Removed| format!("removed: {}\n", harmless(&removal.removed));
         self.send(Method::DELETE, path, Message::default(), text)
             .map(drop)
     }

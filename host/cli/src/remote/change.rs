@@ -103,7 +103,7 @@ impl ChangeArguments {
 impl ApplyArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         let files = read_definitions(&self.files, &mut io::stdin())?;
-        let (name, text) = joined(files)?;
+        let (name, text) = join_files(files)?;
         let body = Some(("application/yaml", text));
         self.change.make(Method::POST, &["definitions"], Some(name), body)
     }
@@ -139,7 +139,7 @@ impl RollbackArguments {
     }
 }
 
-fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
+fn join_files(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
     match files.as_mut_slice() {
         [] => Err(no_definition(&[]).into()),
         [file] => Ok((file.path.display().to_string(), std::mem::take(&mut file.text))),
@@ -214,13 +214,14 @@ mod tests {
         std::fs::write(path("b.yaml"), CHAIN.replace("NAME", "b")).unwrap();
         std::fs::write(path("c.txt"), "no definition").unwrap();
 
-        let (name, text) = joined(read_definitions(&[path("a.yaml")], &mut io::empty()).unwrap()).unwrap();
+        let (name, text) =
+            join_files(read_definitions(&[path("a.yaml")], &mut io::empty()).unwrap()).unwrap();
         assert_eq!(name, path("a.yaml").display().to_string());
         assert_eq!(text, CHAIN.replace("NAME", "a"));
 
-        let given = CHAIN.replace("NAME", "c");
-        let files = read_definitions(&[folder.path().to_owned(), "-".into()], &mut given.as_bytes()).unwrap();
-        let (name, text) = joined(files).unwrap();
+        let input = CHAIN.replace("NAME", "c");
+        let files = read_definitions(&[folder.path().to_owned(), "-".into()], &mut input.as_bytes()).unwrap();
+        let (name, text) = join_files(files).unwrap();
         assert_eq!(name, "3 files");
         let chains = admittance::definitions::load_text("all", &text).unwrap();
         let names: Vec<_> = chains.iter().map(|chain| chain.name.as_str()).collect();
@@ -228,12 +229,12 @@ mod tests {
 
         std::fs::write(path("b.yaml"), CHAIN.replace("rules:", "rulez:")).unwrap();
         let files = read_definitions(&[folder.path().to_owned()], &mut io::empty()).unwrap();
-        let error = joined(files).unwrap_err().to_string();
+        let error = join_files(files).unwrap_err().to_string();
         assert!(error.contains("b.yaml") && error.contains("rulez"), "{error}");
 
         assert!(read_definitions(&[path("none.yaml")], &mut io::empty()).is_err());
         assert!(
-            joined(Vec::new())
+            join_files(Vec::new())
                 .unwrap_err()
                 .to_string()
                 .contains("no definition")

@@ -59,9 +59,9 @@ pub(super) fn revisions() -> ArgValueCompleter {
     completer(|| {
         let list: Option<RevisionList> = get(&["history"]);
         let revisions = list.map_or_else(Vec::new, |list| list.revisions);
-        let candidates = revisions.iter().map(|listed| {
-            CompletionCandidate::new(listed.revision.number.to_string())
-                .help(Some(human::clock(listed.revision.at).into()))
+        let candidates = revisions.iter().map(|entry| {
+            CompletionCandidate::new(entry.revision.number.to_string())
+                .help(Some(human::clock(entry.revision.at).into()))
         });
         candidates.collect()
     })
@@ -131,9 +131,9 @@ mod tests {
             ("admittance rollback --server", None),
             ("admittance rollback --server a", None),
         ] {
-            let found = connection(line.split(' ').map(str::to_owned))
+            let parsed_server = connection(line.split(' ').map(str::to_owned))
                 .map(|connection| connection.server.to_string());
-            assert_eq!(found.as_deref(), expected, "{line}");
+            assert_eq!(parsed_server.as_deref(), expected, "{line}");
         }
     }
 }

@@ -234,8 +234,8 @@ mod tests {
             ("https://driver.example.com:9090", true),
             ("http://driver.example.com:9090", false),
         ] {
-            let found = connection(&format!("{file} --server {server}")).token();
-            match found {
+            let outcome = connection(&format!("{file} --server {server}")).token();
+            match outcome {
                 Ok(Some(token)) => {
                     assert!(is_sent, "{server}");
                     assert_eq!(token.0, "Bearer secret");

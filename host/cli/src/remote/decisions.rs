@@ -84,14 +84,14 @@ impl DecisionsArguments {
             if list.decisions.is_empty() {
                 return "no decision matches\n".to_owned();
             }
-            let more = match list.next {
+            let more_note = match list.next {
                 Some(_) => format!("{DIM}there are more; raise --limit, or give --since{DIM:#}\n"),
                 None => String::new(),
             };
-            more + &list.decisions.iter().map(line).collect::<String>()
+            more_note + &list.decisions.iter().map(line).collect::<String>()
         };
         let message = Message {
-            parameters: &self.listed(),
+            parameters: &self.list_parameters(),
             body: None,
         };
         let mut list: DecisionList = self.query.request(Method::GET, &["decisions"], message)?;
@@ -114,16 +114,16 @@ impl DecisionsArguments {
         let stages = chains.clone().flat_map(|chain| &chain.stages);
         let chains: Vec<&str> = chains.map(|chain| &*chain.name).collect();
         let stages: Vec<&str> = stages.map(|stage| &*stage.name).collect();
-        for (noun, given, live) in [("chain", &self.chain, chains), ("stage", &self.stage, stages)] {
-            if let Some(given) = given.as_deref().filter(|given| !live.contains(given)) {
-                let near = did_you_mean(given, live);
-                anstream::eprintln!("{WARN}note:{WARN:#} no {noun} `{given}` is live{near}");
+        for (noun, filter, live) in [("chain", &self.chain, chains), ("stage", &self.stage, stages)] {
+            if let Some(name) = filter.as_deref().filter(|name| !live.contains(name)) {
+                let suggestion = did_you_mean(name, live);
+                anstream::eprintln!("{WARN}note:{WARN:#} no {noun} `{name}` is live{suggestion}");
             }
         }
         Ok(())
     }
 
-    fn listed(&self) -> Vec<(&'static str, String)> {
+    fn list_parameters(&self) -> Vec<(&'static str, String)> {
         let mut parameters = self.filter();
         parameters.extend(self.limit.map(|limit| ("limit", limit.to_string())));
         parameters
@@ -150,7 +150,7 @@ impl DecisionsArguments {
         let mut parameters = self.filter();
         if self.since.is_some() || self.limit.is_some() {
             let message = Message {
-                parameters: &self.listed(),
+                parameters: &self.list_parameters(),
                 body: None,
             };
             let list: DecisionList = client.send(Method::GET, &["decisions"], message).await?;
@@ -256,7 +256,7 @@ fn line(decision: &DecisionRecord) -> String {
 
 fn stages(decision: &DecisionRecord) -> String {
     let rows = decision.stages.iter().filter_map(|row| {
-        let what = match (row.result.as_str(), row.mode) {
+        let effect = match (row.result.as_str(), row.mode) {
             ("patch", Mode::Enforce) => "changed by",
             ("patch", Mode::Audit) => "would be changed by",
             ("deny", Mode::Audit) => "would be denied by",
@@ -264,7 +264,7 @@ fn stages(decision: &DecisionRecord) -> String {
             ("failed", _) => "in spite of a failure of",
             _ => return None,
         };
-        Some(harmless(&format!("{what} {}/{}", row.chain, row.stage)))
+        Some(harmless(&format!("{effect} {}/{}", row.chain, row.stage)))
     });
     let notable: Vec<_> = rows.collect();
     if notable.is_empty() {

@@ -59,8 +59,8 @@ pub(crate) enum RemoteError {
 impl RemoteError {
     pub(super) fn of_transport(error: &ClientError, to: &ServerUrl) -> Self {
         let server = to.to_string();
-        if let Some(found) = find(error) {
-            let problem = harmless(&ADVICE.explain(found, to.host()));
+        if let Some(tls_error) = find(error) {
+            let problem = harmless(&ADVICE.explain(tls_error, to.host()));
             return Self::Tls { server, problem };
         }
         let problem = harmless(&root_cause(error));

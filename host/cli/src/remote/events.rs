@@ -57,8 +57,8 @@ mod tests {
         for size in [1, 3, 7, text.len()] {
             let mut events = EventReader::default();
             let chunks = text.as_bytes().chunks(size);
-            let found: Vec<_> = chunks.flat_map(|chunk| events.take(chunk)).collect();
-            assert_eq!(found, expected, "chunks of {size}");
+            let parsed_events: Vec<_> = chunks.flat_map(|chunk| events.take(chunk)).collect();
+            assert_eq!(parsed_events, expected, "chunks of {size}");
         }
     }
 }

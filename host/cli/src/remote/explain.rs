@@ -111,13 +111,13 @@ fn heading(decision: &DecisionRecord) -> String {
         "{} of {} {object}{user}{dry_run}",
         decision.operation, decision.kind
     );
-    let known = [
+    let labels = [
         ("dialect", &decision.dialect),
         ("listener", &decision.listener),
         ("cluster", &decision.cluster),
         ("trace", &decision.trace_id),
     ];
-    let places = known
+    let label_texts = labels
         .into_iter()
         .filter_map(|(name, value)| Some(format!(", {name} {}", value.as_ref()?)));
     format!(
@@ -127,7 +127,7 @@ fn heading(decision: &DecisionRecord) -> String {
         decision.at,
         human::duration(Duration::from_micros(decision.microseconds)),
         decision.revision,
-        harmless(&places.collect::<String>()),
+        harmless(&label_texts.collect::<String>()),
         harmless(&decision.uid),
     )
 }
@@ -176,16 +176,16 @@ fn name(row: &StageRecord) -> String {
 }
 
 /// Draws the time line of a stage: a bar that shows when its call took place during the request.
-fn bar(row: &StageRecord, whole: u64) -> String {
+fn bar(row: &StageRecord, total_microseconds: u64) -> String {
     if !row.was_called() {
         return " ".repeat(WIDTH);
     }
-    let place = |microseconds: u64| {
-        let place = u128::from(microseconds) * WIDTH as u128 / u128::from(whole.max(1));
-        usize::try_from(place).unwrap_or(WIDTH).min(WIDTH)
+    let column = |microseconds: u64| {
+        let position = u128::from(microseconds) * WIDTH as u128 / u128::from(total_microseconds.max(1));
+        usize::try_from(position).unwrap_or(WIDTH).min(WIDTH)
     };
-    let begin = place(row.start_microseconds).min(WIDTH - 1);
-    let end = place(row.start_microseconds.saturating_add(row.microseconds)).max(begin + 1);
+    let begin = column(row.start_microseconds).min(WIDTH - 1);
+    let end = column(row.start_microseconds.saturating_add(row.microseconds)).max(begin + 1);
     format!(
         "{}{}{}",
         " ".repeat(begin),
@@ -199,7 +199,7 @@ fn result(row: &StageRecord) -> (anstyle::Style, String) {
     let exception = row.exception.as_ref().map_or(String::new(), |name| {
         format!(", let pass by the exception {name}")
     });
-    let (style, what) = match row.result.as_str() {
+    let (style, text) = match row.result.as_str() {
         "patch" => (GOOD, "patch".to_owned()),
         "deny" => (
             BAD,
@@ -218,8 +218,8 @@ fn result(row: &StageRecord) -> (anstyle::Style, String) {
         "allow" => (anstyle::Style::new(), "allow".to_owned()),
         other => (DIM, other.to_owned()),
     };
-    let by = if row.by_candidate { " by the candidate" } else { "" };
-    (style, what + by + audit + &exception)
+    let decider = if row.by_candidate { " by the candidate" } else { "" };
+    (style, text + decider + audit + &exception)
 }
 
 fn difference(detail: &DecisionDetail) -> String {

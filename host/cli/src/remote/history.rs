@@ -70,16 +70,16 @@ fn revisions(list: &RevisionList, now: Moment) -> String {
             TableCell::text(made_by(&revision.origin, revision.by.as_deref())),
             TableCell::number(revision.chains),
             TableCell::number(revision.modules.len()),
-            TableCell::text(changed(names)),
+            TableCell::text(abbreviated_names(names)),
         ]);
     }
     table.text()
 }
 
-const NAMES: usize = 5;
+const NAME_COUNT_MAX: usize = 5;
 
-fn changed(names: &[String]) -> String {
-    let (first, rest) = names.split_at(names.len().min(NAMES));
+fn abbreviated_names(names: &[String]) -> String {
+    let (first, rest) = names.split_at(names.len().min(NAME_COUNT_MAX));
     let rest = (!rest.is_empty()).then(|| format!("{} more", rest.len()));
     first.iter().cloned().chain(rest).collect::<Vec<_>>().join(", ")
 }

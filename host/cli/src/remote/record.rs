@@ -108,12 +108,12 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
     let bar = progress(arguments);
     let copied = copy(response, client, &mut lines, &bar).await;
     bar.finish_and_clear();
-    let place = match &output {
+    let destination = match &output {
         Some(path) => format!(" in {}", path.display()),
         None => String::new(),
     };
     let requests = human::count(lines.count, "request");
-    anstream::eprintln!("{GOOD}recorded{GOOD:#} {requests}{place}");
+    anstream::eprintln!("{GOOD}recorded{GOOD:#} {requests}{destination}");
     let is_interrupted = copied?;
     if is_interrupted {
         anstream::eprintln!("{DIM}interrupted{DIM:#}");

@@ -83,8 +83,8 @@ pub(super) fn line(stage: &str, rollout: &RolloutStatus, now: Moment) -> String 
     let _ = write!(text, " for {since}");
     if let Some(next) = rollout.next {
         let following = rollout.steps.iter().skip_while(|step| *step != share).nth(1);
-        let what = following.map_or("completed".to_owned(), |step| harmless(step));
-        let _ = write!(text, ", {what} in {}", human::age(now, next));
+        let next_step = following.map_or("completed".to_owned(), |step| harmless(step));
+        let _ = write!(text, ", {next_step} in {}", human::age(now, next));
     }
     if let Some(reason) = &rollout.reason {
         let _ = write!(text, "; {}", harmless(reason));

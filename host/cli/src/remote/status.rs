@@ -93,7 +93,7 @@ fn table(text: &mut String, status: &Status, now: Moment) {
             Some(next) => format!("the next attempt is in {}", human::age(now, next)),
             None => "change the definitions or their modules to fix it".to_owned(),
         };
-        let what = match problem.bad_definitions.len() {
+        let headline = match problem.bad_definitions.len() {
             0 => "the newest definitions are not live".to_owned(),
             bad => format!(
                 "{} cannot be used, all others are live",
@@ -102,7 +102,7 @@ fn table(text: &mut String, status: &Status, now: Moment) {
         };
         let _ = writeln!(
             text,
-            "{BAD}{what}{BAD:#}, for {}; {}, {next}",
+            "{BAD}{headline}{BAD:#}, for {}; {}, {next}",
             human::age(problem.since, now),
             human::count(problem.attempts, "attempt"),
         );
@@ -141,7 +141,7 @@ fn table(text: &mut String, status: &Status, now: Moment) {
             harmless(problem)
         );
     }
-    let kept = match &status.history.directory {
+    let retention = match &status.history.directory {
         Some(directory) => format!("kept in {}", directory.display()),
         None => "kept until the program ends".to_owned(),
     };
@@ -150,7 +150,7 @@ fn table(text: &mut String, status: &Status, now: Moment) {
         "{DIM}admittance {}; {}, {}; {} and {} in memory{DIM:#}",
         harmless(&status.version),
         human::count(status.history.revisions, "revision"),
-        harmless(&kept),
+        harmless(&retention),
         human::count(status.tables, "table"),
         human::count(status.plugins, "plugin"),
     );

@@ -62,7 +62,7 @@ impl ReplayAnswer {
     pub(super) fn from_response(request: &Request, response: &RecordedResponse) -> Result<Self, String> {
         let (patch, object) = match &response.patch {
             None => (None, None),
-            Some(patch) => changed(request, patch)?,
+            Some(patch) => patch_and_object(request, patch)?,
         };
         let status = response.status.as_ref().filter(|_| !response.allowed);
         Ok(Self {
@@ -79,8 +79,8 @@ impl ReplayAnswer {
     /// `[redacted]`. Such a value counts as equal to every value in `other`.
     pub(super) fn differences(&self, other: &Self, is_redacted: bool) -> Vec<Difference> {
         let objects = match (&self.object, &other.object) {
-            (Some(own), Some(other)) => is_same(own, other, is_redacted),
-            (own, other) => own == other,
+            (Some(this), Some(other)) => is_same(this, other, is_redacted),
+            (this, other) => this == other,
         };
         let parts = [
             (
@@ -105,7 +105,7 @@ impl ReplayAnswer {
 }
 
 /// Returns the patch and the object that results from it, unless the patch changes nothing.
-fn changed(request: &Request, patch: &str) -> Result<(Option<Value>, Option<Value>), String> {
+fn patch_and_object(request: &Request, patch: &str) -> Result<(Option<Value>, Option<Value>), String> {
     let invalid = |error: &dyn Display| format!("its patch is not a valid JSON Patch: {error}");
     let text = BASE64_STANDARD
         .decode(patch)
@@ -211,8 +211,8 @@ mod tests {
                 vec![],
             ),
         ] {
-            let found = answer(before.clone()).differences(&answer(after.clone()), false);
-            assert_eq!(found, expected, "{before} and {after}");
+            let differences = answer(before.clone()).differences(&answer(after.clone()), false);
+            assert_eq!(differences, expected, "{before} and {after}");
         }
     }
 
@@ -227,8 +227,8 @@ mod tests {
             (json!([REDACTED, 1]), json!(["secret", 2]), true, false),
             (json!("secret"), json!(REDACTED), true, false),
         ] {
-            let found = answer(patch(recorded.clone())).differences(&answer(patch(now)), is_redacted);
-            assert_eq!(found.is_empty(), is_same, "{recorded}");
+            let differences = answer(patch(recorded.clone())).differences(&answer(patch(now)), is_redacted);
+            assert_eq!(differences.is_empty(), is_same, "{recorded}");
         }
     }
 

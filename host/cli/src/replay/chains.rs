@@ -40,22 +40,22 @@ pub(super) fn replace(
     id: &StageId,
     module: &ModuleReference,
 ) -> crate::Result<()> {
-    let (mut known, mut found) = (Vec::new(), Vec::new());
+    let (mut stage_ids, mut matching_stages) = (Vec::new(), Vec::new());
     for chain in chains {
         for stage in &mut chain.stages {
             let phase = id.phase.map_or_else(String::new, |_| format!("{}:", chain.phase));
-            known.push(format!("{phase}{}/{}", chain.name, stage.spec.name));
+            stage_ids.push(format!("{phase}{}/{}", chain.name, stage.spec.name));
             if id.is(chain.phase, &chain.name, &stage.spec.name) {
-                found.push(stage);
+                matching_stages.push(stage);
             }
         }
     }
-    let stage = match found.as_mut_slice() {
+    let stage = match matching_stages.as_mut_slice() {
         [stage] => stage,
         [] => {
-            let all = format!("there are {}", known.join(", "));
-            let near = suggestion_or(&id.to_string(), &known, &all);
-            return Err(format!("--stage: there is no stage {id}; {near}").into());
+            let alternatives = format!("there are {}", stage_ids.join(", "));
+            let suggestion = suggestion_or(&id.to_string(), &stage_ids, &alternatives);
+            return Err(format!("--stage: there is no stage {id}; {suggestion}").into());
         }
         _ => {
             let error = format!("--stage: {id} is in both phases; write Mutating:{id} or Validating:{id}");

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::answer::{RecordedResponse, ReplayAnswer};
-use crate::{files, surroundings::RequestSurroundings};
+use crate::{files, simulation::RequestSurroundings};
 
 #[derive(Debug)]
 pub(crate) struct RecordedAdmission {
@@ -22,7 +22,7 @@ pub(crate) struct RecordedAdmission {
     pub(crate) is_redacted: bool,
     response: Option<RecordedResponse>,
     /// The file of the recording and the number of the request in it.
-    place: String,
+    location: String,
 }
 
 #[derive(Deserialize)]
@@ -37,9 +37,9 @@ pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAd
     let file = files::open(path)?;
     let texts = serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter::<Box<RawValue>>();
     Ok((1..).zip(texts).map(move |(number, text)| {
-        let place = format!("{}: request {number}", path.display());
+        let location = format!("{}: request {number}", path.display());
         let invalid = |error: &dyn Display| {
-            format!("{place}: {error}; give a file written by `admittance record`, or AdmissionReviews")
+            format!("{location}: {error}; give a file written by `admittance record`, or AdmissionReviews")
         };
         let text = text.map_err(|error| invalid(&error))?;
         let review = read_review(text.get().to_owned()).map_err(|error| invalid(&error))?;
@@ -61,20 +61,18 @@ pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAd
             surroundings,
             is_redacted,
             response: extras.response,
-            place,
+            location,
         })
     }))
 }
 
 impl RecordedAdmission {
     pub(crate) fn answer(&self) -> Result<ReplayAnswer, String> {
-        let place = &self.place;
+        let location = &self.location;
         let response = self.response.as_ref().ok_or_else(|| {
-            format!(
-                "{place} has no response to compare with; name the chains to compare with: --against CHAINS"
-            )
+            format!("{location} has no response to compare with; name the chains to compare with: --against CHAINS")
         })?;
         ReplayAnswer::from_response(&self.request, response)
-            .map_err(|error| format!("{place}: its response cannot be compared: {error}"))
+            .map_err(|error| format!("{location}: its response cannot be compared: {error}"))
     }
 }

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     request_file,
-    surroundings::{RequestSurroundings, http_answers},
+    simulation::{RequestSurroundings, http_answers},
 };
 
 #[derive(Debug)]
@@ -289,14 +289,15 @@ fn expected(node: &Node<'_>) -> Option<ExpectedOutcome> {
         &of_result
     };
     if let (Some(allowed), Some(name)) = (allowed, unusable.iter().find(|name| fields.has(name))) {
-        let (what, fix) = if allowed {
+        let (request_kind, fix) = if allowed {
             ("an allowed request", "expect `allowed: false`")
         } else {
             ("a refused request", "expect `allowed: true`")
         };
-        fields
-            .node()
-            .wrong(format!("{what} has no `{name}`"), format!("remove it, or {fix}"));
+        fields.node().wrong(
+            format!("{request_kind} has no `{name}`"),
+            format!("remove it, or {fix}"),
+        );
     }
     Some(ExpectedOutcome {
         allowed: allowed.unwrap_or_default(),

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::{
     case::{CaseExpectation, CaseHooks, ExpectedOutcome, TestCase},
-    judge,
+    comparison,
 };
-use crate::{request_file, surroundings::RequestSurroundings};
+use crate::{request_file, simulation::RequestSurroundings};
 
 const KIND: &str = "Test";
 pub(super) const GROUP: &str = "cli.kyverno.io/";
@@ -143,8 +143,8 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     let global = "policies have no global context here";
     fields.refuse("globalContextEntries", global, "remove it, with its results");
     let scene = scene?;
-    let named = metadata.get("name").and_then(Value::as_str);
-    let test = name.as_deref().or(named).unwrap_or(KIND);
+    let metadata_name = metadata.get("name").and_then(Value::as_str);
+    let test = name.as_deref().or(metadata_name).unwrap_or(KIND);
     let results = results?;
     let cases = results
         .iter()
@@ -179,8 +179,10 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<KyvernoScene> {
     // labels, so such a namespace is added here.
     let names = objects.iter().filter_map(|object| metadata(object, "namespace"));
     for name in names {
-        let is_it = |known: &Value| known["kind"] == "Namespace" && metadata(known, "name") == Some(name);
-        if !existing.iter().any(is_it) {
+        let is_namespace = |existing_object: &Value| {
+            existing_object["kind"] == "Namespace" && metadata(existing_object, "name") == Some(name)
+        };
+        if !existing.iter().any(is_namespace) {
             existing.push(namespace_of(json!({"metadata": {"name": name}})));
         }
     }
@@ -280,18 +282,18 @@ fn read_result(node: &Node<'_>, test: &str, scene: &KyvernoScene) -> Option<Vec<
     );
     let names = fields.get_or_default("resources", Node::strings);
     let operation = fields.get_optional("operation", readers::text);
-    let patched = fields.get_optional("patchedResources", Node::file);
+    let patched_path = fields.get_optional("patchedResources", Node::file);
     let (policy, kind, result) = (policy?, kind?, result?);
-    let patched = match patched {
+    let patched = match patched_path {
         Some(path) => Some(objects_of(&[path], node)?),
         None => None,
     };
     let is_of_kind = |object: &&Value| object["kind"] == kind.as_str();
     let of_kind: Vec<&Value> = scene.objects.iter().filter(is_of_kind).collect();
-    let mut chosen = Vec::new();
+    let mut selected_objects = Vec::new();
     for name in &names {
         match of_kind.iter().find(|object| is_named(object, name)) {
-            Some(object) => chosen.push(*object),
+            Some(object) => selected_objects.push(*object),
             None => {
                 let message = format!("there is no {kind} {name} among the resources");
                 let names = of_kind.iter().filter_map(|object| metadata(object, "name"));
@@ -307,20 +309,22 @@ fn read_result(node: &Node<'_>, test: &str, scene: &KyvernoScene) -> Option<Vec<
                 "correct the kind, or add the file of an object of this kind",
             );
         }
-        chosen = of_kind;
+        selected_objects = of_kind;
     }
     let servers: BTreeSet<HttpOrigin> = scene
         .answers
         .iter()
         .filter_map(|answer| HttpOrigin::from_url(&answer.url))
         .collect();
-    let cases = chosen.into_iter().filter_map(|object| {
+    let cases = selected_objects.into_iter().filter_map(|object| {
         let full_name = full_name(object);
         let request = request_for(object, &policy, operation.as_deref(), scene, node)?;
-        let is_same = |patched: &&Value| patched["kind"] == object["kind"] && is_named(patched, &full_name);
-        let object_after = patched.as_ref().map(|patched| {
-            let patched = patched.iter().find(is_same).cloned();
-            patched.map(judge::without_empty)
+        let is_same = |patched_object: &&Value| {
+            patched_object["kind"] == object["kind"] && is_named(patched_object, &full_name)
+        };
+        let object_after = patched.as_ref().map(|patched_objects| {
+            let matching = patched_objects.iter().find(is_same).cloned();
+            matching.map(comparison::without_empty)
         });
         let (object_after, other_object) = match result {
             "fail" => (None, object_after.map(Option::unwrap_or_default)),
@@ -397,8 +401,8 @@ fn request_for(
         .unwrap_or("CREATE");
     let operation: Operation = node.accept(operation.parse())?;
     let parsed = Object::from_value(object.clone());
-    let old = parsed.clone().filter(|_| operation == Operation::Update);
-    let mut request = Request::described(parsed, old, Some(operation), None, None)?;
+    let old_object = parsed.clone().filter(|_| operation == Operation::Update);
+    let mut request = Request::described(parsed, old_object, Some(operation), None, None)?;
     if !scene.user.is_null() {
         request.user = node.accept(serde_json::from_value(scene.user.clone()))?;
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::{case::TestCase, judge::UnmetExpectation};
+use super::{case::TestCase, comparison::UnmetExpectation};
 use crate::{
     human,
     output::{BAD, BOLD, DIM, GOOD, harmless, harmless_lines, write},
@@ -65,7 +65,7 @@ impl TestedCase {
 
     fn failure_reason(&self) -> String {
         let whys = self.failures.iter().map(|failure| {
-            let mut text = format!("{}: {}", failure.what, failure.message);
+            let mut text = format!("{}: {}", failure.aspect, failure.message);
             for line in &failure.diff {
                 text += &format!("\n{}", plain(line));
             }
@@ -111,7 +111,7 @@ fn rows(tested: &[TestedCase]) -> String {
             text += &format!("  {style}{word}{style:#}  {name}  {DIM}{time}{DIM:#}\n");
             for failure in &case.failures {
                 let message = harmless_lines(&failure.message).replace('\n', "\n          ");
-                text += &format!("        {}: {message}\n", failure.what);
+                text += &format!("        {}: {message}\n", failure.aspect);
                 for line in &failure.diff {
                     text += &format!("          {line}\n");
                 }
@@ -138,7 +138,7 @@ fn to_json(tested: &[TestedCase]) -> Value {
     let cases = tested.iter().map(|case| {
         let failures = case.failures.iter().map(|failure| {
             let diff: Vec<_> = failure.diff.iter().map(|line| plain(line)).collect();
-            json!({"what": failure.what, "message": failure.message, "diff": diff})
+            json!({"what": failure.aspect, "message": failure.message, "diff": diff})
         });
         json!({
             "file": case.file,

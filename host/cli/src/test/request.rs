@@ -8,7 +8,7 @@ use super::case::value_of;
 use crate::{
     files, replay,
     request_file::{self, NO_KIND},
-    surroundings::RequestSurroundings,
+    simulation::RequestSurroundings,
 };
 
 pub(super) fn read(node: &Node<'_>, dialect: Option<&dyn Dialect>) -> Option<(Request, RequestSurroundings)> {
@@ -51,12 +51,12 @@ struct Details {
 impl Details {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let before = fields.node().mistake_count();
-        let read = |node: &Node<'_>| {
+        let read_operation = |node: &Node<'_>| {
             let words = Operation::ALL.map(|operation| (operation.as_str(), operation));
             node.one_of("operation", &words)
         };
         let details = Self {
-            operation: fields.get_optional("operation", read),
+            operation: fields.get_optional("operation", read_operation),
             resource: fields.get_optional("resource", readers::text),
             namespace: fields.get_optional("namespace", readers::text),
             user: fields.get_or_default("user", user),

@@ -22,7 +22,7 @@ use super::{
     case::{CaseExpectation, CaseHooks, TemplateConstraints, TestCase},
     kyverno,
 };
-use crate::{files, request_file, surroundings::RequestSurroundings};
+use crate::{files, request_file, simulation::RequestSurroundings};
 
 const KIND: &str = "Suite";
 const GROUP: &str = "test.gatekeeper.sh/";
@@ -38,8 +38,8 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
             Vec::new()
         });
     }
-    let listed = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let mut entries: Vec<PathBuf> = listed
+    let listing = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let mut entries: Vec<PathBuf> = listing
         .map_err(files::at(path))?
         .iter()
         .map(fs::DirEntry::path)
@@ -66,8 +66,9 @@ fn is_suite(path: &Path) -> bool {
         .is_some_and(|extension| extension == "yaml" || extension == "yml");
     is_yaml
         && files::read(path).is_ok_and(|text| {
-            let has = |line: &str| text.lines().any(|written| written.trim() == line);
-            text.contains(GROUP) && has("kind: Suite") || text.contains(kyverno::GROUP) && has("kind: Test")
+            let has_line = |line: &str| text.lines().any(|text_line| text_line.trim() == line);
+            text.contains(GROUP) && has_line("kind: Suite")
+                || text.contains(kyverno::GROUP) && has_line("kind: Test")
         })
 }
 
@@ -109,8 +110,8 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     }
     let (invalid, tests): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| test.is_invalid);
     let mut cases: Vec<TestCase> = invalid.iter().map(invalid_case).collect();
-    let groups = grouped(&tests);
-    for (test, hooks) in tests.into_iter().zip(groups) {
+    let test_hooks = shared_hooks(&tests);
+    for (test, hooks) in tests.into_iter().zip(test_hooks) {
         for case in test.cases {
             let cluster = match ManifestFiles::new(case.inventory) {
                 Ok(cluster) => cluster,
@@ -150,9 +151,9 @@ fn invalid_case(test: &SuiteTest) -> TestCase {
 }
 
 /// Tests with the same template share hooks, because preparing a template takes seconds.
-fn grouped(tests: &[SuiteTest]) -> Vec<CaseHooks> {
+fn shared_hooks(tests: &[SuiteTest]) -> Vec<CaseHooks> {
     let mut groups: Vec<Vec<&SuiteTest>> = Vec::new();
-    let mut of_tests = Vec::new();
+    let mut group_indices = Vec::new();
     for test in tests {
         let fits = |members: &Vec<&SuiteTest>| {
             let is_alike = |member: &&SuiteTest| {
@@ -173,10 +174,10 @@ fn grouped(tests: &[SuiteTest]) -> Vec<CaseHooks> {
         if let Some(members) = groups.get_mut(index) {
             members.push(test);
         }
-        of_tests.push(index);
+        group_indices.push(index);
     }
     let hooks: Vec<CaseHooks> = groups.iter().map(|members| hooks(members)).collect();
-    of_tests
+    group_indices
         .into_iter()
         .filter_map(|index| hooks.get(index).cloned())
         .collect()
@@ -252,11 +253,11 @@ fn read_case(node: &Node<'_>) -> Option<SuiteCase> {
     let mut fields = node.object()?;
     let name = fields.get_required("name", "name the case", readers::text);
     let skip = fields.get_or_default("skip", Node::boolean);
-    let read = |node: &Node<'_>| {
+    let read_request = |node: &Node<'_>| {
         let object = node.in_file(&node.file()?, |root| Some(root.json()))?;
         node.accept(request(object))
     };
-    let request = fields.get_required("object", "name the file of the object", read);
+    let request = fields.get_required("object", "name the file of the object", read_request);
     let mut inventory = Vec::new();
     for file in fields.get("inventory", Vec::new(), Node::list) {
         if let Some(path) = file.file() {
@@ -280,7 +281,7 @@ fn read_case(node: &Node<'_>) -> Option<SuiteCase> {
 /// added. Any other object becomes the object of a new request.
 fn request(object: Value) -> Result<Request, String> {
     if object.get("kind").and_then(Value::as_str) == Some("AdmissionReview") {
-        let review = read_review(completed(object)?.to_string()).map_err(|error| error.to_string())?;
+        let review = read_review(complete_review(object)?.to_string()).map_err(|error| error.to_string())?;
         return Ok(review.request);
     }
     let object = Object::from_value(object).ok_or("the file holds no object")?;
@@ -289,41 +290,41 @@ fn request(object: Value) -> Result<Request, String> {
 }
 
 /// Adds the fields to an AdmissionReview that API servers always send.
-fn completed(mut review: Value) -> Result<Value, String> {
+fn complete_review(mut review: Value) -> Result<Value, String> {
     let members = review.get_mut("request").and_then(Value::as_object_mut);
     let request = members.ok_or("the AdmissionReview has no request")?;
-    let described = |request: &Map<String, Value>| {
+    let find_object = |request: &Map<String, Value>| {
         let object = ["object", "oldObject"]
             .iter()
             .find_map(|name| request.get(*name).filter(|o| o.is_object()));
         object.cloned().and_then(Object::from_value)
     };
-    let of_object =
-        described(request).and_then(|object| Request::described(Some(object), None, None, None, None));
-    if let Some(of_object) = of_object {
-        let (kind, resource) = (&of_object.kind, &of_object.resource);
-        let mut given = |name: &str, value: Value| {
+    let defaults =
+        find_object(request).and_then(|object| Request::described(Some(object), None, None, None, None));
+    if let Some(defaults) = defaults {
+        let (kind, resource) = (&defaults.kind, &defaults.resource);
+        let mut add_missing = |name: &str, value: Value| {
             request.entry(name).or_insert(value);
         };
-        given(
+        add_missing(
             "kind",
             json!({"group": kind.group, "version": kind.version, "kind": kind.kind}),
         );
-        given(
+        add_missing(
             "resource",
             json!({"group": resource.group, "version": resource.version, "resource": resource.resource}),
         );
-        given("name", of_object.name.clone().into());
-        if let Some(namespace) = &of_object.namespace {
-            given("namespace", namespace.clone().into());
+        add_missing("name", defaults.name.clone().into());
+        if let Some(namespace) = &defaults.namespace {
+            add_missing("namespace", namespace.clone().into());
         }
     }
-    let mut given = |name: &str, value: Value| {
+    let mut add_missing = |name: &str, value: Value| {
         request.entry(name).or_insert(value);
     };
-    given("uid", "suite".into());
-    given("operation", "CREATE".into());
-    given("userInfo", json!({}));
+    add_missing("uid", "suite".into());
+    add_missing("operation", "CREATE".into());
+    add_missing("userInfo", json!({}));
     if let Value::Object(review) = &mut review {
         review.insert("apiVersion".to_owned(), "admission.k8s.io/v1".into());
     }

@@ -18,9 +18,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(super) struct LastResourceRead {
     changes: u64,
-    at: Instant,
+    read_at: Instant,
     /// The version of each resource that was read; `None` if the read failed.
-    found: Option<Vec<ContentVersion>>,
+    versions: Option<Vec<ContentVersion>>,
 }
 
 /// A hash of metadata fields that show whether a resource has changed, such as its generation and labels. If only the
@@ -70,8 +70,8 @@ impl WatchedResources {
         let result = self.list().await;
         *self.0.last.lock() = Some(LastResourceRead {
             changes,
-            at: Instant::now(),
-            found: result.as_deref().ok().map(versions),
+            read_at: Instant::now(),
+            versions: result.as_deref().ok().map(versions),
         });
         result
     }
@@ -85,20 +85,20 @@ impl WatchedResources {
                 return;
             };
             let changed = self.changed_since(last.changes);
-            if last.found.is_some() && self.is_watched() {
+            if last.versions.is_some() && self.is_watched() {
                 return changed.await;
             }
             tokio::select! {
                 () = changed => {}
-                () = tokio::time::sleep_until(last.at + RETRY_PAUSE) => {}
+                () = tokio::time::sleep_until(last.read_at + RETRY_PAUSE) => {}
             }
             let changes = self.changes();
-            if self.list().await.as_deref().ok().map(versions) != last.found {
+            if self.list().await.as_deref().ok().map(versions) != last.versions {
                 return;
             }
             if let Some(last) = &mut *self.0.last.lock() {
                 last.changes = changes;
-                last.at = Instant::now();
+                last.read_at = Instant::now();
             }
         }
     }

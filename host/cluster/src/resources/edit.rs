@@ -38,18 +38,18 @@ impl WatchedResources {
             if !(edit.is_before)(current.as_ref()) {
                 break;
             }
-            let written = match (&current, edit.set) {
+            let write_result = match (&current, edit.set) {
                 (None, None) => return Ok(true),
                 (_, Some(set)) => self.put(namespace, name, current.clone(), set).await.map(drop),
                 (Some(current), None) => self.delete(current).await,
             };
-            match written {
+            match write_result {
                 Ok(()) => return Ok(true),
                 Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if current.is_some() => {}
                 Err(ResourceError::Conflict(_)) => break,
                 Err(ResourceError::Unavailable(reason)) => {
                     return match self.get(namespace, name).await {
-                        Ok(found) if (edit.is_after)(found.as_ref()) => Ok(true),
+                        Ok(stored_resource) if (edit.is_after)(stored_resource.as_ref()) => Ok(true),
                         _ => Err(ResourceError::Unknown {
                             reason,
                             path: edit.path.to_owned(),

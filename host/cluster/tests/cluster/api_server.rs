@@ -56,7 +56,7 @@ struct ServerData {
     compacted: u64,
     /// The requests that the server refuses: their verb and the plural of their kind.
     forbidden: BTreeSet<(String, String)>,
-    held: BTreeSet<(String, String)>,
+    delayed_requests: BTreeSet<(String, String)>,
     /// The verb, and the path with its query, of each request so far.
     requests: Vec<(String, String)>,
     open_watches: usize,
@@ -86,7 +86,7 @@ type Event = Box<dyn FnOnce(&mut ServerData) + Send>;
 struct WatchChange {
     version: u64,
     kind: &'static str,
-    place: ServedObjectKey,
+    object_key: ServedObjectKey,
     object: Value,
 }
 
@@ -211,11 +211,11 @@ impl ScriptedApiServer {
     }
 
     pub(crate) fn hold(&self, verb: &str, plural: &str) {
-        self.change(|data| data.held.insert((verb.into(), plural.into())));
+        self.change(|data| data.delayed_requests.insert((verb.into(), plural.into())));
     }
 
     pub(crate) fn release(&self, verb: &str, plural: &str) {
-        self.change(|data| data.held.remove(&(verb.into(), plural.into())));
+        self.change(|data| data.delayed_requests.remove(&(verb.into(), plural.into())));
     }
 
     pub(crate) fn page(&self, page: usize) {
@@ -232,8 +232,8 @@ impl ScriptedApiServer {
 
     pub(crate) fn count(&self, verb: &str, part: &str) -> usize {
         let data = self.shared.data();
-        let is_it = |(seen, path): &&(String, String)| seen == verb && path.contains(part);
-        data.requests.iter().filter(is_it).count()
+        let is_counted = |(method, path): &&(String, String)| method == verb && path.contains(part);
+        data.requests.iter().filter(is_counted).count()
     }
 
     pub(crate) fn open_watches(&self) -> usize {
@@ -261,8 +261,8 @@ impl ServerData {
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         object["metadata"]["managedFields"] = json!([{"manager": "kubectl"}]);
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-        let place = (plural.to_owned(), text("namespace"), text("name"));
-        let before = self.objects.get(&place);
+        let object_key = (plural.to_owned(), text("namespace"), text("name"));
+        let before = self.objects.get(&object_key);
         if writing::has_status(plural) {
             if let Some(status) = before.and_then(|before| before.get("status"))
                 && object.get("status").is_none()
@@ -271,25 +271,25 @@ impl ServerData {
             }
             object["metadata"]["generation"] = writing::generation(before, &object).into();
         }
-        let kind = match self.objects.insert(place.clone(), object.clone()) {
+        let kind = match self.objects.insert(object_key.clone(), object.clone()) {
             None => "ADDED",
             Some(_) => "MODIFIED",
         };
-        self.record(kind, place, object);
+        self.record(kind, object_key, object);
     }
 
-    fn delete(&mut self, place: ServedObjectKey) {
-        let mut object = self.objects.remove(&place).unwrap();
+    fn delete(&mut self, object_key: ServedObjectKey) {
+        let mut object = self.objects.remove(&object_key).unwrap();
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
-        self.record("DELETED", place, object);
+        self.record("DELETED", object_key, object);
     }
 
-    fn record(&mut self, kind: &'static str, place: ServedObjectKey, object: Value) {
+    fn record(&mut self, kind: &'static str, object_key: ServedObjectKey, object: Value) {
         self.changes.push(WatchChange {
             version: self.version,
             kind,
-            place,
+            object_key,
             object,
         });
     }
@@ -384,15 +384,16 @@ impl ServedTarget {
         })
     }
 
-    fn is_place(&self, (plural, namespace, name): &ServedObjectKey) -> bool {
+    fn has_key(&self, (plural, namespace, name): &ServedObjectKey) -> bool {
         *plural == self.plural
             && (self.namespace.is_empty() || *namespace == self.namespace)
             && self.only.as_ref().is_none_or(|only| only == name)
     }
 
     fn is_selected(&self, object: &Value) -> bool {
-        let has = |(key, value): &(String, String)| object["metadata"]["labels"][key].as_str() == Some(value);
-        self.label.as_ref().is_none_or(has)
+        let has_label =
+            |(key, value): &(String, String)| object["metadata"]["labels"][key].as_str() == Some(value);
+        self.label.as_ref().is_none_or(has_label)
     }
 }
 
@@ -443,7 +444,7 @@ impl SharedServer {
         target.only = selector.and_then(|text| Some(text.strip_prefix("metadata.name%3D")?.to_owned()));
         let label = query.get("labelSelector").and_then(|text| text.split_once("%3D"));
         target.label = label.map(|(key, value)| (key.replace("%2F", "/"), value.to_owned()));
-        self.held(verb, &target.plural).await;
+        self.wait_until_released(verb, &target.plural).await;
         let group = target.api_version.split('/').next().unwrap_or_default();
         if [&*target.plural, group]
             .into_iter()
@@ -477,10 +478,10 @@ impl SharedServer {
         }
     }
 
-    async fn held(&self, verb: &str, plural: &str) {
+    async fn wait_until_released(&self, verb: &str, plural: &str) {
         let rule = (verb.to_owned(), plural.to_owned());
         let mut changed = self.changed.subscribe();
-        while self.data().held.contains(&rule) {
+        while self.data().delayed_requests.contains(&rule) {
             changed.changed().await.unwrap();
         }
     }
@@ -521,10 +522,11 @@ impl SharedServer {
                 }
                 let kinds = REPORTS
                     .iter()
-                    .filter(|(_, plural, known)| *known == version && !absent.contains(*plural)).map(|(kind, plural, _)| {
-                    json!({"name": plural, "singularName": "", "namespaced": !plural.starts_with("cluster"),
+                    .filter(|(_, plural, group_version)| *group_version == version && !absent.contains(*plural))
+                    .map(|(kind, plural, _)| {
+                        json!({"name": plural, "singularName": "", "namespaced": !plural.starts_with("cluster"),
                            "kind": kind, "verbs": ["get", "list", "watch", "patch", "delete"]})
-                });
+                    });
                 list(version, kinds.collect())
             }
             _ => {
@@ -585,11 +587,11 @@ impl SharedServer {
 
     fn get(&self, target: &ServedTarget, is_partial: bool) -> Reply {
         let name = target.name.clone().unwrap_or_default();
-        let place = (target.plural.clone(), target.namespace.clone(), name);
-        match self.data().objects.get(&place) {
+        let object_key = (target.plural.clone(), target.namespace.clone(), name);
+        match self.data().objects.get(&object_key) {
             Some(object) => json(200, &typed(object, target, is_partial)),
             None => {
-                let words = format!("{} \"{}\" not found", target.plural, place.2);
+                let words = format!("{} \"{}\" not found", target.plural, object_key.2);
                 status(404, "NotFound", &words)
             }
         }
@@ -601,13 +603,15 @@ impl SharedServer {
         let all: Vec<_> = data
             .objects
             .iter()
-            .filter(|(place, object)| target.is_place(place) && target.is_selected(object))
+            .filter(|(object_key, object)| target.has_key(object_key) && target.is_selected(object))
             .collect();
         let limit = query
             .get("limit")
             .map_or(usize::MAX, |limit| limit.parse().unwrap());
         let selected = all.iter().skip(first).take(limit.min(data.page));
-        let page: Vec<_> = selected.map(|(_, object)| shown(object, is_partial)).collect();
+        let page: Vec<_> = selected
+            .map(|(_, object)| response_object(object, is_partial))
+            .collect();
         let next = first + page.len();
         let token = if next < all.len() {
             next.to_string()
@@ -659,7 +663,7 @@ impl SharedServer {
             return Some((line("ERROR", &object), seen, true));
         }
         if let Some(change) = data.changes.iter().find(|change| {
-            change.version > seen && target.is_place(&change.place) && target.is_selected(&change.object)
+            change.version > seen && target.has_key(&change.object_key) && target.is_selected(&change.object)
         }) {
             let object = typed(&change.object, target, is_partial);
             return Some((line(change.kind, &object), change.version, false));
@@ -692,7 +696,7 @@ fn line(kind: &str, object: &Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
 }
 
-fn shown(object: &Value, is_partial: bool) -> Value {
+fn response_object(object: &Value, is_partial: bool) -> Value {
     if is_partial {
         json!({"metadata": object["metadata"]})
     } else {
@@ -701,16 +705,16 @@ fn shown(object: &Value, is_partial: bool) -> Value {
 }
 
 fn typed(object: &Value, target: &ServedTarget, is_partial: bool) -> Value {
-    let mut whole = if is_partial {
+    let mut typed_object = if is_partial {
         json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"})
     } else {
         json!({"kind": target.kind, "apiVersion": target.api_version})
     };
-    let shown = shown(object, is_partial);
-    for (key, value) in shown.as_object().unwrap() {
-        whole[key] = value.clone();
+    let fields = response_object(object, is_partial);
+    for (key, value) in fields.as_object().unwrap() {
+        typed_object[key] = value.clone();
     }
-    whole
+    typed_object
 }
 
 fn not_served() -> Reply {

@@ -49,10 +49,10 @@ async fn every_access_review_is_sent_to_the_server() {
         assert_eq!(answer, Ok(AccessCheckResult { allowed, reason }));
     }
     cluster.authorize(&user(), &path()).await.unwrap();
-    let who = json!({"user": "jo", "uid": "7", "groups": ["dev", "system:authenticated"],
+    let subject = json!({"user": "jo", "uid": "7", "groups": ["dev", "system:authenticated"],
                      "extra": {"scopes": ["a", "b"]}});
-    let with = |field: &str, value: serde_json::Value| {
-        let mut spec = who.clone();
+    let spec_with = |field: &str, value: serde_json::Value| {
+        let mut spec = subject.clone();
         spec[field] = value;
         spec
     };
@@ -62,9 +62,9 @@ async fn every_access_review_is_sent_to_the_server() {
     assert_eq!(
         setting.server.reviews(),
         [
-            with("resourceAttributes", update.clone()),
-            with("resourceAttributes", update),
-            with(
+            spec_with("resourceAttributes", update.clone()),
+            spec_with("resourceAttributes", update),
+            spec_with(
                 "nonResourceAttributes",
                 json!({"verb": "get", "path": "/healthz"})
             ),
@@ -85,10 +85,10 @@ async fn an_access_review_without_an_answer_is_an_error() {
 
     setting.server.forbid("create", "subjectaccessreviews");
     let deadline = Deadline::after(Duration::from_secs(60));
-    let of_plugin = cluster.access(&user(), &path(), deadline).await;
+    let plugin_answer = cluster.access(&user(), &path(), deadline).await;
     let expected = "subjectaccessreviews is forbidden; give this program's account `create` on \
                     `subjectaccessreviews` of the API group `authorization.k8s.io`";
-    assert_eq!(of_plugin, Err(ClusterError::Refused(expected.to_owned())));
+    assert_eq!(plugin_answer, Err(ClusterError::Refused(expected.to_owned())));
     let error = cluster.authorize(&user(), &path()).await.unwrap_err();
     let url = format!("https://{}", setting.server.address);
     assert_eq!(

@@ -71,10 +71,10 @@ async fn a_certificate_of_another_ca_is_not_trusted() {
 #[tokio::test]
 async fn invalid_kubeconfigs_are_reported() {
     let setting = Setting::new();
-    let good = std::fs::read_to_string(setting.kubeconfig("{token: secret-token}")).unwrap();
+    let valid_text = std::fs::read_to_string(setting.kubeconfig("{token: secret-token}")).unwrap();
     let ca = setting.ca_data();
     // (a text in a valid kubeconfig, its replacement, the context, a part of the message)
-    for (old, new, context, said) in [
+    for (old, new, context, message_part) in [
         ("clusters:", "clusters: [", None, "is not a valid kubeconfig: "),
         (
             "current-context: main\n",
@@ -129,12 +129,12 @@ async fn invalid_kubeconfigs_are_reported() {
             "is not a valid kubeconfig: ",
         ),
     ] {
-        let path = setting.write(&good.replacen(old, new, 1));
+        let path = setting.write(&valid_text.replacen(old, new, 1));
         match connect(path.clone(), context).await {
             Ok(_) => panic!("{new:?} must be refused"),
             Err(error) => {
                 let error = error.to_string();
-                assert!(error.contains(said), "{new:?}: {error}");
+                assert!(error.contains(message_part), "{new:?}: {error}");
                 assert!(error.contains(&path.display().to_string()), "{new:?}: {error}");
                 assert!(!error.contains("secret-token"), "{new:?}: {error}");
                 eprintln!("{error}");

@@ -27,15 +27,15 @@ async fn a_repeated_event_is_counted_instead_of_written_again() {
         events.publish(event("a", note)).await.unwrap();
     }
     events.publish(event("b", &"x".repeat(5000))).await.unwrap();
-    let mut written = setting.server.objects("events");
-    written.sort_by_key(|event| event["regarding"]["name"].to_string());
-    assert_eq!(written.len(), 2);
+    let mut stored_events = setting.server.objects("events");
+    stored_events.sort_by_key(|event| event["regarding"]["name"].to_string());
+    assert_eq!(stored_events.len(), 2);
     assert_eq!(
-        (&written[0]["note"], &written[0]["series"]["count"]),
+        (&stored_events[0]["note"], &stored_events[0]["series"]["count"]),
         (&json!("first"), &json!(3))
     );
-    assert_eq!(written[0]["metadata"]["namespace"], "default");
-    assert_eq!(written[1]["note"].as_str().unwrap().len(), 1024);
+    assert_eq!(stored_events[0]["metadata"]["namespace"], "default");
+    assert_eq!(stored_events[1]["note"].as_str().unwrap().len(), 1024);
     setting.server.forbid("create", "events");
     match events.publish(event("c", "refused")).await {
         Err(ResourceError::Refused(error)) => {

@@ -79,11 +79,11 @@ async fn a_missing_namespace_is_created_once() {
     setting
         .server
         .put("namespaces", json!({"metadata": {"name": "there"}}));
-    let made = || setting.server.count("create", "/namespaces");
+    let creation_count = || setting.server.count("create", "/namespaces");
     // (namespace that must exist, number of requests to create a namespace that the server has received by then)
     for (name, expected) in [("there", 0), ("defaultGroup", 0), ("absent", 1), ("absent", 1)] {
         cluster.ensure_namespace(name).await.unwrap();
-        assert_eq!(made(), expected, "{name}");
+        assert_eq!(creation_count(), expected, "{name}");
     }
     setting.server.forbid("create", "namespaces");
     let error = cluster.ensure_namespace("other").await.unwrap_err().to_string();

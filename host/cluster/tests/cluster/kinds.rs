@@ -100,8 +100,8 @@ async fn lookups_give_the_same_answers_before_and_after_the_first_list() {
     setting.server.release("watch", "nodes");
     comes_to(&cluster, "v1/Node", WatchState::Watching).await;
     let gets = setting.server.count("get", "");
-    let cached = cluster.get(&node, None, "a", deadline()).await.unwrap().unwrap();
-    assert_eq!(sort(&cached), sort(expected));
+    let cached_node = cluster.get(&node, None, "a", deadline()).await.unwrap().unwrap();
+    assert_eq!(sort(&cached_node), sort(expected));
     assert_eq!(cluster.get(&node, None, "absent", deadline()).await, Ok(None));
     assert_eq!(setting.server.count("get", ""), gets, "from the cache");
     assert_eq!(
@@ -158,18 +158,20 @@ async fn lists_are_limited_to_a_namespace_and_labels() {
             json!({"metadata": {"namespace": namespace, "name": name, "labels": {"tier": tier}}}),
         );
     }
-    let cached = setting.cluster().await;
-    cached.watch_kinds([&pod]);
-    comes_to(&cached, "v1/Pod", WatchState::Watching).await;
+    let cached_cluster = setting.cluster().await;
+    cached_cluster.watch_kinds([&pod]);
+    comes_to(&cached_cluster, "v1/Pod", WatchState::Watching).await;
     let before = setting.server.count("list", "");
     for (namespace, selector, expected) in table {
-        let objects = list(&cached, &pod, namespace, selector).await.unwrap();
+        let objects = list(&cached_cluster, &pod, namespace, selector).await.unwrap();
         assert_eq!(names(&objects), expected, "cached: {namespace:?} {selector:?}");
     }
-    let objects = list(&cached, &pod, None, "tier in (db, cache)").await.unwrap();
+    let objects = list(&cached_cluster, &pod, None, "tier in (db, cache)")
+        .await
+        .unwrap();
     assert_eq!(names(&objects), ["x/two"]);
     assert_eq!(setting.server.count("list", ""), before, "from the cache");
-    let pod = cached
+    let pod = cached_cluster
         .get(&pod, Some("y"), "one", deadline())
         .await
         .unwrap()
@@ -218,7 +220,7 @@ async fn a_long_list_is_returned_in_pages() {
     let node = FieldMask::new(["/spec/nodeName"]).unwrap();
     let with_labels = |namespace: &str, name: &str| json!({"metadata": {"name": name, "namespace": namespace, "labels": {"tier": "web"}}});
     let with_node = |namespace: &str, name: &str| json!({"metadata": {"name": name, "namespace": namespace}, "spec": {"nodeName": "n"}});
-    let parsed = |pages: Vec<Vec<String>>| {
+    let parse_pages = |pages: Vec<Vec<String>>| {
         let page = |page: Vec<String>| {
             page.iter()
                 .map(|text| serde_json::from_str(text).unwrap())
@@ -233,19 +235,20 @@ async fn a_long_list_is_returned_in_pages() {
     cluster.watch_kinds([&pod]);
     comes_to(&cluster, "v1/Pod", WatchState::Refused).await;
     assert_eq!(
-        parsed(pages(&cluster, &pod, 2, &labels).await),
+        parse_pages(pages(&cluster, &pod, 2, &labels).await),
         expected(&with_labels)
     );
     assert_eq!(
-        parsed(pages(&cluster, &pod, 2, &node).await),
+        parse_pages(pages(&cluster, &pod, 2, &node).await),
         expected(&with_node)
     );
     assert_eq!(setting.server.count("list", "limit=2"), 4, "two pages each");
     let mut query = query(None, "tier=web");
     query.fields = labels.clone();
-    let sent = cluster.list(&pod, &query, deadline()).await.unwrap();
+    let listed_page = cluster.list(&pod, &query, deadline()).await.unwrap();
     assert!(
-        sent.objects
+        listed_page
+            .objects
             .iter()
             .all(|object| !object.contains("spec") && !object.contains("managedFields"))
     );
@@ -263,7 +266,7 @@ async fn a_long_list_is_returned_in_pages() {
     cluster.watch_kinds([&pod]);
     comes_to(&cluster, "v1/Pod", WatchState::Watching).await;
     assert_eq!(
-        parsed(pages(&cluster, &pod, 2, &node).await),
+        parse_pages(pages(&cluster, &pod, 2, &node).await),
         expected(&with_node)
     );
     assert_eq!(setting.server.count("list", "limit=2"), 0, "from the cache");
@@ -279,14 +282,14 @@ async fn kinds_of_other_api_groups_are_found() {
         json!({"metadata": {"namespace": "x", "name": "web"}}),
     );
     let cluster = setting.cluster().await;
-    let found = cluster
+    let deployment_text = cluster
         .get(&kind("apps/v1/Deployment"), Some("x"), "web", deadline())
         .await
         .unwrap()
         .unwrap();
-    let found: Value = serde_json::from_str(&found).unwrap();
-    assert_eq!(found["apiVersion"], "apps/v1");
-    assert_eq!(found["kind"], "Deployment");
+    let deployment: Value = serde_json::from_str(&deployment_text).unwrap();
+    assert_eq!(deployment["apiVersion"], "apps/v1");
+    assert_eq!(deployment["kind"], "Deployment");
 }
 
 #[tokio::test]
@@ -381,14 +384,16 @@ async fn a_lookup_beyond_its_deadline_fails_as_a_timeout() {
     setting.server.hold("list", "nodes");
     setting.server.hold("get", "nodes");
     let cluster = setting.cluster().await;
-    let soon = || Deadline::after(Duration::from_millis(20));
+    let short_deadline = || Deadline::after(Duration::from_millis(20));
     let node = kind("v1/Node");
     assert_eq!(
-        cluster.get(&node, None, "a", soon()).await,
+        cluster.get(&node, None, "a", short_deadline()).await,
         Err(ClusterError::Timeout)
     );
     assert_eq!(
-        cluster.list(&node, &ClusterQuery::default(), soon()).await,
+        cluster
+            .list(&node, &ClusterQuery::default(), short_deadline())
+            .await,
         Err(ClusterError::Timeout)
     );
 }

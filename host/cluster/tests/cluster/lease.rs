@@ -28,10 +28,10 @@ struct LeaseCandidate {
 impl LeaseCandidate {
     async fn start(setting: &Setting, terms: ElectionTimes) -> Self {
         let election = Arc::new(setting.cluster().await.election(NAME, terms));
-        let part = election.clone();
+        let task_election = election.clone();
         Self {
             election,
-            task: tokio::spawn(async move { part.take_part().await }),
+            task: tokio::spawn(async move { task_election.take_part().await }),
         }
     }
 
@@ -69,16 +69,16 @@ async fn one_candidate_leads_until_it_resigns() {
     let identity = lease["spec"]["holderIdentity"].clone();
 
     let second = LeaseCandidate::start(&setting, LONG).await;
-    let seen = setting.server.count("get", "leases");
+    let read_count = setting.server.count("get", "leases");
     eventually("the second looks at the Lease", async || {
-        setting.server.count("get", "leases") > seen + 2
+        setting.server.count("get", "leases") > read_count + 2
     })
     .await;
     assert!(first.leads() && !second.leads());
 
-    let mut annotated = setting.server.object("leases", "default", NAME).unwrap();
-    annotated["metadata"]["annotations"] = json!({"checked": "by hand"});
-    setting.server.put_before("replace", "leases", annotated);
+    let mut annotated_lease = setting.server.object("leases", "default", NAME).unwrap();
+    annotated_lease["metadata"]["annotations"] = json!({"checked": "by hand"});
+    setting.server.put_before("replace", "leases", annotated_lease);
     let renewals = setting.server.count("replace", "leases");
     eventually("renewals", async || {
         setting.server.count("replace", "leases") > renewals + 3
@@ -103,9 +103,9 @@ async fn a_leader_resigns_although_its_last_renewal_was_interrupted() {
     first.task.abort();
 
     // The server has stored a renewal by the first candidate, but the candidate never gets the reply.
-    let mut renewed = setting.server.object("leases", "default", NAME).unwrap();
-    renewed["spec"]["renewTime"] = json!("2026-01-01T00:00:00.000000Z");
-    setting.server.put_before("replace", "leases", renewed);
+    let mut renewed_lease = setting.server.object("leases", "default", NAME).unwrap();
+    renewed_lease["spec"]["renewTime"] = json!("2026-01-01T00:00:00.000000Z");
+    setting.server.put_before("replace", "leases", renewed_lease);
     first.stop().await;
     second.until_leader(true).await;
 }

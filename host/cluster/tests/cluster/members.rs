@@ -23,13 +23,13 @@ struct SimulatedReplica {
 }
 
 impl SimulatedReplica {
-    async fn start(setting: &Setting, terms: ElectionTimes, says: &str) -> Self {
+    async fn start(setting: &Setting, terms: ElectionTimes, report: &str) -> Self {
         let election = setting.cluster().await.election("admittance", LONG);
         let members = Arc::new(election.members(terms));
-        members.annotate(Annotations::from([("says".to_owned(), says.to_owned())]));
-        let part = members.clone();
+        members.annotate(Annotations::from([("says".to_owned(), report.to_owned())]));
+        let task_members = members.clone();
         let task = tokio::spawn(async move {
-            tokio::join!(part.take_part(), election.take_part());
+            tokio::join!(task_members.take_part(), election.take_part());
         });
         Self { members, task }
     }
@@ -37,15 +37,15 @@ impl SimulatedReplica {
     /// Returns what the living replicas say, as this replica has received it: the annotation `says` of each Lease.
     fn received_reports(&self) -> Vec<String> {
         let alive = |member: LeaseMember| member.is_alive.then(|| member.annotations["says"].clone());
-        let mut says: Vec<_> = self
+        let mut reports: Vec<_> = self
             .members
             .membership()
             .members
             .into_iter()
             .filter_map(alive)
             .collect();
-        says.sort();
-        says
+        reports.sort();
+        reports
     }
 
     async fn until_received(&self, expected: &[&str]) {

@@ -19,7 +19,7 @@ fn spec(number: u32) -> impl Fn(&mut Map<String, Value>) {
     }
 }
 
-async fn created(resources: &WatchedResources) -> Resource {
+async fn create_resource(resources: &WatchedResources) -> Resource {
     resources.create("bkbcs", "a", spec(1)).await.unwrap();
     resources.get("bkbcs", "a").await.unwrap().unwrap()
 }
@@ -30,17 +30,17 @@ async fn resources_that_were_written_can_be_read() {
     let resources = setting.cluster().await.resources(&KIND);
     assert!(resources.list().await.unwrap().is_empty());
     assert_eq!(resources.get("bkbcs", "a").await.unwrap(), None);
-    let mut there = created(&resources).await;
+    let mut stored_resource = create_resource(&resources).await;
     assert!(
         setting.server.object("namespaces", "", "bkbcs").is_some(),
         "the namespace is made"
     );
-    assert_eq!(there.object["spec"]["number"], 1);
-    assert!(there.metadata("resourceVersion").is_some());
-    assert!(there.metadata("managedFields").is_none());
+    assert_eq!(stored_resource.object["spec"]["number"], 1);
+    assert!(stored_resource.metadata("resourceVersion").is_some());
+    assert!(stored_resource.metadata("managedFields").is_none());
 
-    spec(2)(&mut there.object);
-    resources.replace(&there).await.unwrap();
+    spec(2)(&mut stored_resource.object);
+    resources.replace(&stored_resource).await.unwrap();
     resources.create("bkbcs", "b", spec(3)).await.unwrap();
     setting.server.page(1);
     let numbers: Vec<_> = resources
@@ -51,8 +51,8 @@ async fn resources_that_were_written_can_be_read() {
         .map(|resource| resource.object["spec"]["number"].clone())
         .collect();
     assert_eq!(numbers, [2, 3], "of all pages");
-    let there = resources.get("bkbcs", "a").await.unwrap().unwrap();
-    resources.delete(&there).await.unwrap();
+    let replaced_resource = resources.get("bkbcs", "a").await.unwrap().unwrap();
+    resources.delete(&replaced_resource).await.unwrap();
     assert_eq!(resources.get("bkbcs", "a").await.unwrap(), None);
 }
 
@@ -60,7 +60,7 @@ async fn resources_that_were_written_can_be_read() {
 async fn a_resource_that_was_recreated_is_not_deleted() {
     let setting = Setting::new();
     let resources = setting.cluster().await.resources(&KIND);
-    let old = created(&resources).await;
+    let old = create_resource(&resources).await;
     let mut new = old.clone();
     spec(2)(&mut new.object);
     resources.replace(&new).await.unwrap();
@@ -71,24 +71,27 @@ async fn a_resource_that_was_recreated_is_not_deleted() {
     ] {
         assert!(matches!(result, Err(ResourceError::Conflict(_))), "{result:?}");
     }
-    let there = resources.get("bkbcs", "a").await.unwrap().unwrap();
-    assert_eq!(there.object["spec"]["number"], 2);
+    let second_version = resources.get("bkbcs", "a").await.unwrap().unwrap();
+    assert_eq!(second_version.object["spec"]["number"], 2);
     let other = json!({"metadata": {"name": "a", "namespace": "bkbcs"}, "spec": {"number": 4}});
     setting.server.put_before("delete", KIND.plural, other);
-    let result = resources.delete(&there).await;
+    let result = resources.delete(&second_version).await;
     assert!(matches!(result, Err(ResourceError::Conflict(_))), "{result:?}");
-    let there = resources.get("bkbcs", "a").await.unwrap().unwrap();
-    assert_eq!(there.object["spec"]["number"], 4);
-    resources.delete(&there).await.unwrap();
-    let gone = resources.replace(&there).await;
-    assert!(matches!(gone, Err(ResourceError::NotFound(_))), "{gone:?}");
+    let third_version = resources.get("bkbcs", "a").await.unwrap().unwrap();
+    assert_eq!(third_version.object["spec"]["number"], 4);
+    resources.delete(&third_version).await.unwrap();
+    let replacement = resources.replace(&third_version).await;
+    assert!(
+        matches!(replacement, Err(ResourceError::NotFound(_))),
+        "{replacement:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_refused_request_names_the_missing_permission() {
     let setting = Setting::new();
     let resources = setting.cluster().await.resources(&KIND);
-    let there = created(&resources).await;
+    let resource = create_resource(&resources).await;
     let namespace = resources.create("other", "a", spec(1));
     setting.server.forbid("create", "namespaces");
     let error = namespace.await.unwrap_err().to_string();
@@ -103,8 +106,8 @@ async fn a_refused_request_names_the_missing_permission() {
             resources.create("bkbcs", "b", spec(1)).await.map(drop),
             "`create`",
         ),
-        (resources.replace(&there).await.map(drop), "`update`"),
-        (resources.delete(&there).await, "`delete`"),
+        (resources.replace(&resource).await.map(drop), "`update`"),
+        (resources.delete(&resource).await, "`delete`"),
     ] {
         let words = format!("account {verb} on `admissionwebhookconfigurations` of the API group");
         match result {
@@ -172,20 +175,20 @@ async fn a_change_of_only_the_status_is_not_signalled() {
         .apply_status("", "a", &json!({"revision": 2}))
         .await
         .unwrap();
-    let there = resources.get("", "a").await.unwrap().unwrap();
-    assert_eq!(there.object["status"], json!({"revision": 2}));
-    assert_eq!(there.object["spec"], before[0].object["spec"]);
-    let seen = resources.changes();
+    let resource = resources.get("", "a").await.unwrap().unwrap();
+    assert_eq!(resource.object["status"], json!({"revision": 2}));
+    assert_eq!(resource.object["spec"], before[0].object["spec"]);
+    let change_count = resources.changes();
     resources.create("", "b", spec(1)).await.unwrap();
-    resources.changed_since(seen).await;
-    assert_eq!(resources.changes(), seen + 1);
+    resources.changed_since(change_count).await;
+    assert_eq!(resources.changes(), change_count + 1);
     changed.as_mut().await;
 
     let missing = resources.apply_status("", "c", &status).await;
     assert!(matches!(missing, Err(ResourceError::NotFound(_))), "{missing:?}");
-    let of_earlier_version = setting.cluster().await.resources(&KIND);
-    of_earlier_version.create("bkbcs", "a", spec(1)).await.unwrap();
-    match of_earlier_version.apply_status("bkbcs", "a", &status).await {
+    let old_resources = setting.cluster().await.resources(&KIND);
+    old_resources.create("bkbcs", "a", spec(1)).await.unwrap();
+    match old_resources.apply_status("bkbcs", "a", &status).await {
         Err(ResourceError::Refused(error)) => assert!(error.contains("an earlier version"), "{error}"),
         result => panic!("{result:?}"),
     }

@@ -109,13 +109,13 @@ pub(crate) async fn connect(path: PathBuf, context: Option<&str>) -> Result<Clus
     Cluster::connect(&ClusterConfig { source }).await
 }
 
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(condition: &str, mut is_met: impl AsyncFnMut() -> bool) {
     let wait = async {
-        while !holds().await {
+        while !is_met().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     if tokio::time::timeout(PATIENCE, wait).await.is_err() {
-        panic!("it did not come about: {what}");
+        panic!("it did not come about: {condition}");
     }
 }

@@ -92,20 +92,20 @@ impl JsonPatchOperation {
             }
             "replace" if path.is_empty() => *document = value,
             "replace" => {
-                let missing = |what: &str| missing("replace", what, &path);
+                let missing = |part: &str| missing("replace", part, &path);
                 let (container, key) = find(document, &path).ok_or_else(|| missing("path"))?;
                 match container {
                     Json::Object(members) => {
                         members.insert(key, value);
                     }
                     container => {
-                        let known = get(container, &key).map_err(|_| missing("key"))?;
-                        *known.ok_or_else(|| missing("key"))? = value;
+                        let item = get(container, &key).map_err(|_| missing("key"))?;
+                        *item.ok_or_else(|| missing("key"))? = value;
                     }
                 }
             }
             "move" => {
-                let missing = |what: &str, path: &str| missing("move", what, path);
+                let missing = |part: &str, path: &str| missing("move", part, path);
                 let (container, key) = find(document, &from).ok_or_else(|| missing("from path", &from))?;
                 let moved = remove(container, &key)
                     .map_err(|why| format!("error in move for path: '{key}': {why}"))?;
@@ -115,7 +115,7 @@ impl JsonPatchOperation {
                     .map_err(|why| format!("error in move for path: '{path}': {why}"))?;
             }
             "copy" => {
-                let missing = |what: &str, path: &str| missing("copy", what, path);
+                let missing = |part: &str, path: &str| missing("copy", part, path);
                 let (container, key) = find(document, &from).ok_or_else(|| missing("from path", &from))?;
                 let source =
                     get(container, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
@@ -133,9 +133,9 @@ impl JsonPatchOperation {
                     let missing =
                         || format!("test operation does not apply: is missing path: {path}: {MISSING}");
                     let (container, key) = find(document, &path).ok_or_else(missing)?;
-                    let known = get(container, &key)
+                    let tested_item = get(container, &key)
                         .map_err(|why| format!("error in test for path: '{path}': {why}"))?;
-                    known.is_some_and(|known| *known == value)
+                    tested_item.is_some_and(|current| *current == value)
                 };
                 if !is_equal {
                     return Err(ApplyProblem::Test);
@@ -147,8 +147,8 @@ impl JsonPatchOperation {
     }
 }
 
-fn missing(operation: &str, what: &str, path: &str) -> String {
-    format!("{operation} operation does not apply: doc is missing {what}: {path}: {MISSING}")
+fn missing(operation: &str, part: &str, path: &str) -> String {
+    format!("{operation} operation does not apply: doc is missing {part}: {path}: {MISSING}")
 }
 
 /// Returns the object or array that contains the value at the path, and the last segment of the path.
@@ -211,14 +211,14 @@ fn remove(container: &mut Json, key: &str) -> Result<Json, String> {
 }
 
 fn index(key: &str, count: usize) -> Result<usize, String> {
-    let written: i64 = key
+    let number: i64 = key
         .parse()
         .map_err(|_| format!("strconv.Atoi: parsing {key:?}: invalid syntax"))?;
-    let from_start = if written < 0 {
-        written.saturating_add_unsigned(count as u64)
+    let from_start = if number < 0 {
+        number.saturating_add_unsigned(count as u64)
     } else {
-        written
+        number
     };
     let index = usize::try_from(from_start).ok().filter(|index| *index < count);
-    index.ok_or_else(|| format!("Unable to access invalid index: {written}: invalid index referenced"))
+    index.ok_or_else(|| format!("Unable to access invalid index: {number}: invalid index referenced"))
 }

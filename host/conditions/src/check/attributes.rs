@@ -2,7 +2,7 @@
 
 use cel::common::ast::{Expr, IdedExpr};
 
-use super::{Checker, MAX_DEPTH, TypeMistake, Typed, fail, meant};
+use super::{Checker, MAX_DEPTH, TypeMistake, Typed, fail, suggestion_suffix};
 use crate::{
     expression::{CelVariable, Expression, IndexExpression, Select},
     functions::{Style, find},
@@ -17,10 +17,10 @@ impl Checker<'_> {
             return Ok((Expression::Local(index), kind.clone()));
         }
         let name = global.unwrap_or(name);
-        let known = |kind: &Option<Type>| kind.clone().unwrap_or(Type::Dyn);
+        let type_or_dyn = |kind: &Option<Type>| kind.clone().unwrap_or(Type::Dyn);
         let (variable, kind) = match name {
-            "object" => (CelVariable::Object, known(&self.scope.object)),
-            "oldObject" => (CelVariable::OldObject, known(&self.scope.object)),
+            "object" => (CelVariable::Object, type_or_dyn(&self.scope.object)),
+            "oldObject" => (CelVariable::OldObject, type_or_dyn(&self.scope.object)),
             "request" => {
                 self.uses.request = true;
                 (CelVariable::Request, Type::Record(RecordType::Request))
@@ -29,7 +29,7 @@ impl Checker<'_> {
                 self.uses.namespace = true;
                 (CelVariable::NamespaceObject, Type::Record(RecordType::Namespace))
             }
-            "params" if self.scope.params => (CelVariable::Params, known(&self.scope.params_type)),
+            "params" if self.scope.params => (CelVariable::Params, type_or_dyn(&self.scope.params_type)),
             "authorizer" => {
                 self.uses.authorizer = true;
                 (CelVariable::Authorizer, AUTHORIZER)
@@ -63,30 +63,33 @@ impl Checker<'_> {
 
     fn composed(&mut self, node: u64, name: &str) -> Option<Typed> {
         let variables = self.scope.variables.as_ref()?;
-        let found = variables
+        let entry = variables
             .iter()
             .enumerate()
-            .find(|(_, known)| *known.name == *name);
-        let Some((index, known)) = found else {
+            .find(|(_, definition)| *definition.name == *name);
+        let Some((index, variable_definition)) = entry else {
             let message = format!(
                 "undefined field '{name}': no variable of this name is defined before this expression{}",
-                meant(name, variables.iter().map(|variable| &variable.name))
+                suggestion_suffix(name, variables.iter().map(|variable| &variable.name))
             );
             return Some(fail(node, message));
         };
         // A variable is evaluated at its first use, which may be here. Its expression is then evaluated in the middle
         // of the current expression, so the depths of both are added.
-        let height = self.depth + known.height;
+        let height = self.depth + variable_definition.height;
         if height > MAX_DEPTH {
             return Some(Err(TypeMistake::TooDeep { limit: MAX_DEPTH }));
         }
         self.height = self.height.max(height);
-        Some(Ok((Expression::Composed(index), known.kind.clone())))
+        Some(Ok((
+            Expression::Composed(index),
+            variable_definition.kind.clone(),
+        )))
     }
 
-    /// Returns whether the node is the global variable `wanted`, and not a macro's variable with that name.
-    pub(super) fn is_global(&self, node: &IdedExpr, wanted: &str) -> bool {
-        matches!(&node.expr, Expr::Ident(name) if name == wanted) && self.local(wanted).is_none()
+    /// Returns whether the node is the global variable `global_name`, and not a macro's variable with that name.
+    pub(super) fn is_global(&self, node: &IdedExpr, global_name: &str) -> bool {
+        matches!(&node.expr, Expr::Ident(name) if name == global_name) && self.local(global_name).is_none()
     }
 
     pub(super) fn select(
@@ -106,7 +109,7 @@ impl Checker<'_> {
             let (expression, kind) = typed?;
             return Ok(if optional_select {
                 let none = find("optional.of", Style::Global);
-                let call = none.map(|of| Expression::Call(of, [expression].into()));
+                let call = none.map(|constructor| Expression::Call(constructor, [expression].into()));
                 (call.unwrap_or(Expression::Constant(Value::Null)), optional(kind))
             } else {
                 (expression, kind)
@@ -204,11 +207,11 @@ pub(super) fn json_patch_field(field: &str) -> Option<Type> {
 fn type_named(name: &str) -> Option<&'static str> {
     "bool int uint double string bytes list map null_type type optional_type"
         .split(' ')
-        .find(|known| *known == name)
+        .find(|type_name| *type_name == name)
 }
 
-fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, TypeMistake> {
-    match of {
+fn field_type(node: u64, owner: &Type, field: &str) -> Result<Type, TypeMistake> {
+    match owner {
         Type::Dyn | Type::Free | Type::Part(_) => Ok(Type::Dyn),
         Type::Map(_, value) => Ok(value.as_ref().clone()),
         Type::Optional(inner) => match field_type(node, inner, field)? {
@@ -217,15 +220,20 @@ fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, TypeMistake> {
         },
         Type::Record(record) => match record.field(field) {
             Some(kind) => Ok(kind),
-            None => no_such_field(node, of, field, ""),
+            None => no_such_field(node, owner, field, ""),
         },
         Type::SchemaObject(declared) => match declared.fields.get(field) {
             Some(kind) => Ok(kind.clone()),
-            None => no_such_field(node, of, field, &meant(field, declared.fields.keys())),
+            None => no_such_field(
+                node,
+                owner,
+                field,
+                &suggestion_suffix(field, declared.fields.keys()),
+            ),
         },
         patch if *patch == JSON_PATCH => match json_patch_field(field) {
             Some(kind) => Ok(kind),
-            None => no_such_field(node, of, field, ""),
+            None => no_such_field(node, owner, field, ""),
         },
         other => fail(
             node,
@@ -234,7 +242,7 @@ fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, TypeMistake> {
     }
 }
 
-fn no_such_field(node: u64, of: &Type, field: &str, meant: &str) -> Result<Type, TypeMistake> {
-    let message = format!("undefined field '{field}': {of} has no such field{meant}");
+fn no_such_field(node: u64, owner: &Type, field: &str, suffix: &str) -> Result<Type, TypeMistake> {
+    let message = format!("undefined field '{field}': {owner} has no such field{suffix}");
     fail(node, message)
 }

@@ -149,7 +149,9 @@ fn sample(kind: &Type) -> Option<Json> {
 impl Checker<'_> {
     pub(super) fn qualified(&self, operand: &IdedExpr, field: &str) -> Option<&'static str> {
         let name = format!("{}.{field}", self.dotted(operand)?);
-        QUALIFIED.into_iter().find(|known| **known == name)
+        QUALIFIED
+            .into_iter()
+            .find(|qualified_name| **qualified_name == name)
     }
 
     fn dotted(&self, node: &IdedExpr) -> Option<String> {
@@ -195,11 +197,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the fields of an object literal. `wanted` returns the type that a field must have; `None` for any type.
+    /// Checks the fields of an object literal. `field_type` returns the type that a field must have; `None` for any
+    /// type.
     fn object_fields<'a>(
         &mut self,
         object: &'a StructExpr,
-        wanted: impl Fn(u64, &str) -> Result<Option<Type>, TypeMistake>,
+        field_type: impl Fn(u64, &str) -> Result<Option<Type>, TypeMistake>,
     ) -> Result<Vec<CheckedField<'a>>, TypeMistake> {
         let mut fields: Vec<CheckedField<'a>> = Vec::with_capacity(object.entries.len());
         for entry in &object.entries {
@@ -209,16 +212,16 @@ impl Checker<'_> {
             if fields.iter().any(|other| other.name == field.field) {
                 return fail(entry.id, format!("field '{}' is set twice", field.field));
             }
-            let wanted = wanted(entry.id, &field.field)?;
+            let expected_type = field_type(entry.id, &field.field)?;
             let (value, kind) = self.check(&field.value)?;
             let kind = without_optional(field.value.id, kind, field.optional)?;
-            if let Some(wanted) = wanted
-                && join(&wanted, &kind).is_none()
+            if let Some(expected) = expected_type
+                && join(&expected, &kind).is_none()
             {
                 return fail(
                     field.value.id,
                     format!(
-                        "expected type of field '{}' is '{wanted}' but provided type is '{kind}'",
+                        "expected type of field '{}' is '{expected}' but provided type is '{kind}'",
                         field.field
                     ),
                 );
@@ -236,16 +239,16 @@ impl Checker<'_> {
 
     /// Checks a literal of a well-known protobuf type, such as `Timestamp`. CEL converts it to a plain value.
     fn well_known(&mut self, node: u64, name: &str, object: &StructExpr) -> Typed {
-        let known = |kind: Type| (kind.clone(), vec![("value", kind)]);
+        let wrapper = |kind: Type| (kind.clone(), vec![("value", kind)]);
         let moment = || vec![("seconds", Type::Int), ("nanos", Type::Int)];
         let members = || map(Type::String, Type::Dyn);
         let (kind, declared) = match name {
-            "BoolValue" => known(Type::Bool),
-            "BytesValue" => known(Type::Bytes),
-            "DoubleValue" | "FloatValue" => known(Type::Double),
-            "Int32Value" | "Int64Value" => known(Type::Int),
-            "UInt32Value" | "UInt64Value" => known(Type::Uint),
-            "StringValue" => known(Type::String),
+            "BoolValue" => wrapper(Type::Bool),
+            "BytesValue" => wrapper(Type::Bytes),
+            "DoubleValue" | "FloatValue" => wrapper(Type::Double),
+            "Int32Value" | "Int64Value" => wrapper(Type::Int),
+            "UInt32Value" | "UInt64Value" => wrapper(Type::Uint),
+            "StringValue" => wrapper(Type::String),
             "Duration" => (Type::Duration, moment()),
             "Timestamp" => (Type::Timestamp, moment()),
             "Struct" => (members(), vec![("fields", members())]),
@@ -271,7 +274,7 @@ impl Checker<'_> {
             }
         };
         let mut fields = self.object_fields(object, |node, field| {
-            match declared.iter().find(|(known, _)| *known == field) {
+            match declared.iter().find(|(declared_name, _)| *declared_name == field) {
                 Some((_, kind)) => Ok(Some(kind.clone())),
                 None => fail(
                     node,
@@ -289,8 +292,8 @@ impl Checker<'_> {
         };
         let Some(constructor) = constructor else {
             let null = name == "Value" && fields.iter().any(|field| field.name == "null_value");
-            let given = fields.pop().map(|field| field.value);
-            let value = given
+            let field_value = fields.pop().map(|field| field.value);
+            let value = field_value
                 .filter(|_| !null)
                 .unwrap_or_else(|| Expression::Constant(zero(&kind)));
             return Ok((value, kind));

@@ -16,22 +16,22 @@ use crate::{
 
 pub(super) fn register(library: &mut Library) {
     lists(library);
-    library.member::<(ListOf<A>, A), i64>("indexOf", |machine, (list, wanted)| {
-        let found = machine.position(&wanted, list.iter())?;
-        Ok(found.map_or(-1, |place| place as i64))
+    library.member::<(ListOf<A>, A), i64>("indexOf", |machine, (list, value)| {
+        let position = machine.position(&value, list.iter())?;
+        Ok(position.map_or(-1, |index| index as i64))
     });
-    library.member::<(ListOf<A>, A), i64>("lastIndexOf", |machine, (list, wanted)| {
-        let mut found = -1;
-        for (place, item) in (0_i64..).zip(list.iter()) {
+    library.member::<(ListOf<A>, A), i64>("lastIndexOf", |machine, (list, target)| {
+        let mut last_index = -1;
+        for (item_index, item) in (0_i64..).zip(list.iter()) {
             machine.charge(1)?;
-            if machine.equal(&item, &wanted)? {
-                found = place;
+            if machine.equal(&item, &target)? {
+                last_index = item_index;
             }
         }
-        Ok(found)
+        Ok(last_index)
     });
-    library.global::<(ListOf<A>, ListOf<A>), bool>("sets.contains", |machine, (list, others)| {
-        contains_all(machine, &list, &others)
+    library.global::<(ListOf<A>, ListOf<A>), bool>("sets.contains", |machine, (list, required)| {
+        contains_all(machine, &list, &required)
     });
     library.global::<(ListOf<A>, ListOf<A>), bool>("sets.equivalent", |machine, (one, other)| {
         Ok(contains_all(machine, &one, &other)? && contains_all(machine, &other, &one)?)
@@ -63,12 +63,12 @@ fn charge_comparisons(
     first: Option<&Value<'_>>,
 ) -> Result<(), Fault> {
     let size = (items as u64).saturating_mul(items as u64);
-    let of_texts = match first {
+    let text_cost = match first {
         Some(Value::String(_) | Value::Bytes(_)) => size / 10,
         _ => 0,
     };
     machine.charge(LIST_COST)?;
-    machine.charge(size.saturating_mul(2).saturating_add(of_texts))
+    machine.charge(size.saturating_mul(2).saturating_add(text_cost))
 }
 
 fn list_extension(library: &mut Library) {
@@ -103,8 +103,8 @@ fn list_extension(library: &mut Library) {
         charge_comparisons(machine, list.len(), list.get(0).as_ref())?;
         let mut unique: Vec<Value<'_>> = Vec::new();
         'items: for item in list.iter() {
-            for known in &unique {
-                if machine.equal(known, &item)? {
+            for unique_item in &unique {
+                if machine.equal(unique_item, &item)? {
                     continue 'items;
                 }
             }
@@ -216,11 +216,13 @@ fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
 fn lists(library: &mut Library) {
     use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     let ordered = [Bool, Int, Uint, Double, String, Bytes, Duration, Timestamp];
-    let of_items = |kinds: &[Type]| -> Vec<_> {
+    let list_signatures = |kinds: &[Type]| -> Vec<_> {
         let signature = |kind: &Type| (vec![list_of(kind.clone())], kind.clone());
         kinds.iter().map(signature).collect()
     };
-    let tests = of_items(&ordered).into_iter().map(|(list, _)| (list, Bool));
+    let tests = list_signatures(&ordered)
+        .into_iter()
+        .map(|(list, _)| (list, Bool));
     library.polymorphic("isSorted", Style::Member, tests, |machine, arguments| {
         is_sorted(machine, only_list(arguments)?)
     });
@@ -232,7 +234,7 @@ fn lists(library: &mut Library) {
         library.polymorphic(
             name,
             Style::Member,
-            of_items(&ordered),
+            list_signatures(&ordered),
             move |machine, arguments| {
                 let mut best: Option<Value<'_>> = None;
                 for item in only_list(arguments)?.iter() {
@@ -246,7 +248,7 @@ fn lists(library: &mut Library) {
             },
         );
     }
-    let summands = of_items(&[Int, Uint, Double, Duration]);
+    let summands = list_signatures(&[Int, Uint, Double, Duration]);
     library.polymorphic("sum", Style::Member, summands, |machine, arguments| {
         sum(machine, only_list(arguments)?)
     });
@@ -299,10 +301,10 @@ fn sum<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Outcome<'a> {
 fn contains_all<'a>(
     machine: &mut Machine<'a>,
     list: &CelList<'a>,
-    others: &CelList<'a>,
+    required: &CelList<'a>,
 ) -> Result<bool, Fault> {
-    for other in others.iter() {
-        if machine.position(&other, list.iter())?.is_none() {
+    for item in required.iter() {
+        if machine.position(&item, list.iter())?.is_none() {
             return Ok(false);
         }
     }

@@ -62,8 +62,8 @@ fn pieces(format: &str) -> impl Iterator<Item = Result<Piece<'_>, String>> {
                 Ok(Piece::Text("%"))
             }
             Some(after) => {
-                let clause = clause(after).map(|(clause, left)| {
-                    rest = left;
+                let clause = clause(after).map(|(clause, remainder)| {
+                    rest = remainder;
                     Piece::Clause(clause)
                 });
                 if clause.is_err() {
@@ -111,7 +111,7 @@ fn clause(text: &str) -> Result<(Clause, &str), String> {
 }
 
 impl Clause {
-    fn refused(self, kind: &str) -> String {
+    fn refusal(self, kind: &str) -> String {
         let takes = match self {
             Self::String => {
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, \
@@ -175,21 +175,21 @@ pub(crate) fn check(
     let Expr::List(list) = &list.expr else {
         return Ok(());
     };
-    let mut used = 0;
+    let mut argument_count = 0;
     for piece in pieces(format.inner()) {
         let Piece::Clause(clause) = piece? else { continue };
-        let Some(argument) = list.elements.get(used) else {
-            return Err(format!("index {used} out of range"));
+        let Some(argument) = list.elements.get(argument_count) else {
+            return Err(format!("index {argument_count} out of range"));
         };
         let kind = items.get(&argument.id).unwrap_or(&Type::Dyn);
         if !clause.takes(kind) {
-            return Err(clause.refused(&kind.to_string()));
+            return Err(clause.refusal(&kind.to_string()));
         }
-        used += 1;
+        argument_count += 1;
     }
-    if list.elements.len() > used {
+    if list.elements.len() > argument_count {
         return Err(format!(
-            "too many arguments supplied to string.format (expected {used}, got {})",
+            "too many arguments supplied to string.format (expected {argument_count}, got {})",
             list.elements.len()
         ));
     }
@@ -203,16 +203,16 @@ fn format<'a>(
 ) -> Result<crate::value::CelText<'a>, Fault> {
     machine.charge_bytes(text.len())?;
     let mut out = String::new();
-    let mut used = 0;
+    let mut argument_index = 0;
     for piece in pieces(text) {
         match piece.map_err(Fault::Error)? {
             Piece::Text(text) => out.push_str(text),
             Piece::Clause(clause) => {
                 let argument = arguments
-                    .get(used)
-                    .ok_or_else(|| Fault::Error(format!("index {used} out of range")))?;
+                    .get(argument_index)
+                    .ok_or_else(|| Fault::Error(format!("index {argument_index} out of range")))?;
                 write_clause(machine, clause, &argument, &mut out)?;
-                used += 1;
+                argument_index += 1;
             }
         }
     }
@@ -225,7 +225,7 @@ fn write_clause<'a>(
     value: &Value<'a>,
     out: &mut String,
 ) -> Result<(), Fault> {
-    let refused = || Fault::Error(clause.refused(value.kind()));
+    let refused = || Fault::Error(clause.refusal(value.kind()));
     let text = match (clause, value) {
         (Clause::String, value) => return write_value(machine, value, false, out),
         (Clause::Decimal, Value::Int(value)) => value.to_string(),
@@ -308,7 +308,7 @@ fn write_value<'a>(
         }
         value => {
             let text =
-                text_of(machine, value)?.ok_or_else(|| Fault::Error(Clause::String.refused(value.kind())))?;
+                text_of(machine, value)?.ok_or_else(|| Fault::Error(Clause::String.refusal(value.kind())))?;
             machine.charge_bytes(text.len())?;
             match value {
                 Value::String(_) if nested => out.push_str(&quote(&text, true)),

@@ -92,13 +92,13 @@ pub(super) fn register(library: &mut Library) {
         library.global::<(), FormatMarker>(format.function, move |_, ()| Ok(format));
     }
     library.global::<(Str,), OptionalOf<FormatMarker>>("format.named", |_, (name,)| {
-        let found = FORMATS.iter().find(|format| *format.name == *name);
-        Ok(found.map(|format| Arc::new(Value::Format(format))))
+        let named_format = FORMATS.iter().find(|format| *format.name == *name);
+        Ok(named_format.map(|format| Arc::new(Value::Format(format))))
     });
     library.member::<(FormatMarker, Str), OptionalOf<ListOf<Str>>>("validate", |machine, (format, text)| {
         machine.charge((text.len() as u64 + 1).div_ceil(10) * format.size.div_ceil(4))?;
-        let wrong: CelList<'_> = (format.check)(&text).into_iter().map(Value::string).collect();
-        Ok((wrong.len() > 0).then(|| Arc::new(Value::List(wrong))))
+        let mistakes: CelList<'_> = (format.check)(&text).into_iter().map(Value::string).collect();
+        Ok((mistakes.len() > 0).then(|| Arc::new(Value::List(mistakes))))
     });
 }
 
@@ -112,14 +112,14 @@ struct FormatRule {
 
 impl FormatRule {
     fn check(&self, text: &str) -> Vec<String> {
-        let mut wrong = Vec::new();
+        let mut mistakes = Vec::new();
         if text.len() > self.longest {
-            wrong.push(format!("must be no more than {} bytes", self.longest));
+            mistakes.push(format!("must be no more than {} bytes", self.longest));
         }
         if !self.regex.is_match(text) {
-            wrong.push(self.explanation());
+            mistakes.push(self.explanation());
         }
-        wrong
+        mistakes
     }
 
     fn explanation(&self) -> String {
@@ -222,7 +222,7 @@ fn label_value(text: &str) -> Vec<String> {
 }
 
 fn qualified_name(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let mut mistakes = Vec::new();
     let name = match text.split_once('/') {
         None => text,
         Some((_, name)) if name.contains('/') => {
@@ -233,9 +233,9 @@ fn qualified_name(text: &str) -> Vec<String> {
         }
         Some((prefix, name)) => {
             if prefix.is_empty() {
-                wrong.push("prefix part must be non-empty".to_owned());
+                mistakes.push("prefix part must be non-empty".to_owned());
             } else {
-                wrong.extend(
+                mistakes.extend(
                     dns_subdomain(prefix)
                         .into_iter()
                         .map(|why| format!("prefix part {why}")),
@@ -245,17 +245,17 @@ fn qualified_name(text: &str) -> Vec<String> {
         }
     };
     if name.is_empty() {
-        wrong.push("name part must be non-empty".to_owned());
+        mistakes.push("name part must be non-empty".to_owned());
     } else if name.len() > NAME_PART.longest {
-        wrong.push(format!(
+        mistakes.push(format!(
             "name part must be no more than {} bytes",
             NAME_PART.longest
         ));
     }
     if !NAME_PART.regex.is_match(name) {
-        wrong.push(format!("name part {}", NAME_PART.explanation()));
+        mistakes.push(format!("name part {}", NAME_PART.explanation()));
     }
-    wrong
+    mistakes
 }
 
 /// Replaces a dash at the end of a prefix with a letter, as Kubernetes does before it checks the prefix as a name. The
@@ -279,8 +279,12 @@ fn uri(text: &str) -> Vec<String> {
     }
 }
 
-fn error_unless(good: bool, wrong: &str) -> Vec<String> {
-    if good { Vec::new() } else { vec![wrong.to_owned()] }
+fn error_unless(is_valid: bool, mistake: &str) -> Vec<String> {
+    if is_valid {
+        Vec::new()
+    } else {
+        vec![mistake.to_owned()]
+    }
 }
 
 fn is_date(text: &str) -> bool {
@@ -292,9 +296,9 @@ fn is_datetime(text: &str) -> bool {
     let Some((date, time)) = text.split_once('t') else {
         return false;
     };
-    let part = |index: usize, most: &str| {
+    let part = |index: usize, maximum: &str| {
         let parts = TIME.captures(time)?;
-        parts.get(index).map(|part| part.as_str() <= most)
+        parts.get(index).map(|part| part.as_str() <= maximum)
     };
     let in_range = [part(1, "23"), part(2, "59"), part(3, "59")];
     is_date(date) && in_range.iter().all(|part| *part == Some(true))
@@ -378,10 +382,10 @@ mod tests {
         ] {
             let format = FORMATS.iter().find(|format| format.name == name).unwrap();
             assert_eq!((format.check)(good), Vec::<String>::new(), "{name}: {good}");
-            let wrong = (format.check)(bad);
+            let mistakes = (format.check)(bad);
             assert!(
-                wrong.iter().any(|wrong| wrong.contains(why)),
-                "{name}: {bad}: {wrong:?}"
+                mistakes.iter().any(|wrong| wrong.contains(why)),
+                "{name}: {bad}: {mistakes:?}"
             );
         }
     }

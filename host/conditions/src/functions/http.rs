@@ -64,8 +64,8 @@ fn send<'a>(
     let headers = sent_headers.collect::<Result<_, _>>()?;
     let body = match body {
         Some(body) => {
-            let written = JsonWriter::new(LONGEST_BODY, machine.deadline).json(body);
-            let mut text = written.map_err(|failure| Fault::error(failure.message))?;
+            let json_text = JsonWriter::new(LONGEST_BODY, machine.deadline).json(body);
+            let mut text = json_text.map_err(|failure| Fault::error(failure.message))?;
             machine.charge_bytes(text.len())?;
             // Kyverno writes a line feed at the end of the body.
             text.push('\n');
@@ -97,18 +97,18 @@ impl HttpLookup {
         request.headers.clone_from(&self.headers);
         request.body.clone_from(&self.body);
         let grant = HttpGrant::find_granting(&http.grants, &origin, &request, POLICY).map_err(failed)?;
-        let sent = request.send(grant, &*http.sender, recorder, deadline).await;
-        let answer = sent.map_err(|error| failed(error.to_string()))?;
-        move_if_long(answer.body.len()).await;
+        let response = request.send(grant, &*http.sender, recorder, deadline).await;
+        let reply = response.map_err(|error| failed(error.to_string()))?;
+        move_if_long(reply.body.len()).await;
         // The first JSON value in the body counts. What follows it is ignored, as by Go's decoder.
-        let mut values = serde_json::Deserializer::from_slice(&answer.body).into_iter::<Json>();
+        let mut values = serde_json::Deserializer::from_slice(&reply.body).into_iter::<Json>();
         let body = with_doubles(values.next().and_then(Result::ok).unwrap_or_default());
         let result = match body {
             Json::Object(mut fields) => {
-                fields.insert("statusCode".to_owned(), answer.status.into());
+                fields.insert("statusCode".to_owned(), reply.status.into());
                 Json::Object(fields)
             }
-            body => json!({"body": body, "statusCode": answer.status}),
+            body => json!({"body": body, "statusCode": reply.status}),
         };
         Ok(Value::owned(&result))
     }

@@ -112,12 +112,12 @@ fn register_hashes(library: &mut Library) {
 
 fn register_texts(library: &mut Library) {
     library.global::<(Str,), Dyn>("json.unmarshal", |machine, (text,)| {
-        parsed(machine, &text, |text| {
+        parse_value(machine, &text, |text| {
             serde_json::from_str(text).map_err(|error| error.to_string())
         })
     });
     library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
-        parsed(machine, &text, |text| {
+        parse_value(machine, &text, |text| {
             // In YAML, an alias repeats a part of the document, so a short text with many aliases can have a huge
             // result. All repeated parts together may have at most this size. The cost that has been charged for the
             // text includes repeated parts of this size.
@@ -130,13 +130,13 @@ fn register_texts(library: &mut Library) {
         })
     });
     library.global::<(Str,), Dyn>("x509.decode", |machine, (text,)| {
-        parsed(machine, &text, x509::decode)
+        parse_value(machine, &text, x509::decode)
     });
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
         // The length of the JSON text is known only after it is written. So a part of the cost is charged in advance.
         machine.charge_bytes(LONGEST / 16)?;
-        let written = JsonWriter::new(LONGEST, machine.deadline).json(&value);
-        let text = written.map_err(|failure| Fault::error(failure.message))?;
+        let json_text = JsonWriter::new(LONGEST, machine.deadline).json(&value);
+        let text = json_text.map_err(|failure| Fault::error(failure.message))?;
         machine.charge_bytes(text.len())?;
         Ok(text.into())
     });
@@ -154,16 +154,16 @@ fn register_texts(library: &mut Library) {
     library.global::<(Str,), Bytes>("gzip.compress", |machine, (text,)| {
         machine.charge_bytes(text.len().saturating_mul(TREE_COST))?;
         let mut bytes = Vec::new();
-        let read = GzEncoder::new(text.as_bytes(), Compression::default()).read_to_end(&mut bytes);
-        read.map_err(|error| Fault::error(error.to_string()))?;
+        let outcome = GzEncoder::new(text.as_bytes(), Compression::default()).read_to_end(&mut bytes);
+        outcome.map_err(|error| Fault::error(error.to_string()))?;
         Ok(bytes.into())
     });
     library.global::<(Bytes,), Str>("gzip.decompress", |machine, (bytes,)| {
         machine.charge_bytes(LONGEST / 16)?;
         let mut text = String::new();
         let mut reader = MultiGzDecoder::new(&*bytes).take(LONGEST as u64 + 1);
-        let read = reader.read_to_string(&mut text);
-        read.map_err(|error| Fault::error(error.to_string()))?;
+        let decompression = reader.read_to_string(&mut text);
+        decompression.map_err(|error| Fault::error(error.to_string()))?;
         if text.len() > LONGEST {
             return Err(Fault::error(format!("the text has more than {LONGEST} bytes")));
         }
@@ -172,7 +172,11 @@ fn register_texts(library: &mut Library) {
     });
 }
 
-fn parsed<'a>(machine: &mut Machine<'a>, text: &str, parse: fn(&str) -> Result<Json, String>) -> Outcome<'a> {
+fn parse_value<'a>(
+    machine: &mut Machine<'a>,
+    text: &str,
+    parse: fn(&str) -> Result<Json, String>,
+) -> Outcome<'a> {
     machine.charge_bytes(text.len().saturating_mul(TREE_COST))?;
     let tree = parse(text).map_err(Fault::error)?;
     Ok(Value::owned(&with_doubles(tree)))
@@ -198,11 +202,12 @@ fn register_times(library: &mut Library) {
         // is the start of the year 1, in nanoseconds since 1970.
         const YEAR_ONE: i128 = -62_135_596_800 * 1_000_000_000;
         let nanos = time.unix_timestamp_nanos();
-        let whole = match unit {
+        let truncated_nanos = match unit {
             ..=0 => nanos,
             unit => nanos - (nanos - YEAR_ONE).rem_euclid(i128::from(unit)),
         };
-        OffsetDateTime::from_unix_timestamp_nanos(whole).map_err(|error| Fault::error(error.to_string()))
+        OffsetDateTime::from_unix_timestamp_nanos(truncated_nanos)
+            .map_err(|error| Fault::error(error.to_string()))
     });
     library.global::<(OffsetDateTime,), Str>("time.toCron", |_, (time,)| {
         let (minute, hour, day, month) = (time.minute(), time.hour(), time.day(), u8::from(time.month()));
@@ -226,17 +231,20 @@ fn merged<'a>(
         )));
     }
     let mut entries: Vec<(Value<'a>, Value<'a>)> = Vec::new();
-    for (of_key, of_value) in keys.iter().zip(values.iter()) {
+    for (key_object, value_object) in keys.iter().zip(values.iter()) {
         machine.charge_items(entries.len() + 1)?;
-        let (Value::Map(of_key), Value::Map(of_value)) = (of_key, of_value) else {
+        let (Value::Map(key_members), Value::Map(value_members)) = (key_object, value_object) else {
             return Err(Fault::error("the items of both lists must be objects"));
         };
-        let found = of_value.field(value).unwrap_or(Value::Null);
-        match of_key.field(key) {
+        let new_value = value_members.field(value).unwrap_or(Value::Null);
+        match key_members.field(key) {
             Some(key @ Value::String(_)) => {
-                match entries.iter_mut().find(|(known, _)| known.same_scalar(&key)) {
-                    Some((_, known)) => *known = found,
-                    None => entries.push((key, found)),
+                match entries
+                    .iter_mut()
+                    .find(|(entry_key, _)| entry_key.same_scalar(&key))
+                {
+                    Some((_, old_value)) => *old_value = new_value,
+                    None => entries.push((key, new_value)),
                 }
             }
             _ => {

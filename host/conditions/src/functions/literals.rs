@@ -13,13 +13,13 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
     let exact = precision.min(EXACT);
     let mut text = format!("{:.exact$}", number.abs());
     text.extend(repeat_n('0', precision - exact));
-    let (whole, decimals) = match text.split_once('.') {
-        Some((whole, decimals)) => (whole, format!(".{decimals}")),
+    let (integer, decimals) = match text.split_once('.') {
+        Some((digits, decimals)) => (digits, format!(".{decimals}")),
         None => (text.as_str(), String::new()),
     };
     let mut grouped = String::new();
-    for (place, digit) in whole.chars().enumerate() {
-        if place > 0 && (whole.len() - place).is_multiple_of(3) {
+    for (index, digit) in integer.chars().enumerate() {
+        if index > 0 && (integer.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);

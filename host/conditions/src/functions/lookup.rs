@@ -41,8 +41,8 @@ pub(crate) struct ObjectLookup {
 pub(crate) struct Lookups(Vec<(Lookup, Result<Value<'static>, String>)>);
 
 impl Lookups {
-    pub(crate) fn insert(&mut self, lookup: Lookup, found: Result<Value<'static>, String>) {
-        self.0.push((lookup, found));
+    pub(crate) fn insert(&mut self, lookup: Lookup, answer: Result<Value<'static>, String>) {
+        self.0.push((lookup, answer));
     }
 }
 
@@ -94,9 +94,13 @@ impl Lookup {
     /// the value can be looked up.
     pub(super) fn value<'a>(self, machine: &mut Machine<'a>) -> Outcome<'a> {
         machine.charge_question(LOOKUP_COST)?;
-        let known = machine.lookups.0.iter().find(|(known, _)| *known == self);
-        match known {
-            Some((_, found)) => found.clone().map_err(Fault::error),
+        let entry = machine
+            .lookups
+            .0
+            .iter()
+            .find(|(known_lookup, _)| *known_lookup == self);
+        match entry {
+            Some((_, answer)) => answer.clone().map_err(Fault::error),
             None => Err(Fault::Halt(Halt::Lookup(Box::new(self)))),
         }
     }
@@ -122,10 +126,10 @@ impl ObjectLookup {
             ))
         })?;
         let namespace = self.namespace.as_deref();
-        let found = match &self.name {
+        let parsed_object = match &self.name {
             Some(name) => {
-                let found = cluster.get(&self.kind, namespace, name, deadline).await;
-                found
+                let object_text = cluster.get(&self.kind, namespace, name, deadline).await;
+                object_text
                     .map_err(|error| failed(error.to_string()))?
                     .map(|text| serde_json::from_str(&text))
             }
@@ -133,16 +137,16 @@ impl ObjectLookup {
                 let mut query = ClusterQuery::default();
                 query.namespace = self.namespace.clone();
                 query.label_selector = self.labels.to_string();
-                let listed = cluster.list(&self.kind, &query, deadline).await;
-                let page = listed.map_err(|error| failed(error.to_string()))?;
+                let response = cluster.list(&self.kind, &query, deadline).await;
+                let page = response.map_err(|error| failed(error.to_string()))?;
                 let parsed = page.objects.iter().map(|text| serde_json::from_str(text));
                 let items: Result<Vec<Json>, _> = parsed.collect();
                 let (version, kind) = (self.kind.api_version(), format!("{}List", self.kind.kind()));
                 Some(items.map(|items| json!({"apiVersion": version, "kind": kind, "items": items})))
             }
         };
-        match found {
-            Some(Ok(found)) => Ok(Value::owned(&found)),
+        match parsed_object {
+            Some(Ok(object)) => Ok(Value::owned(&object)),
             Some(Err(error)) => Err(failed(error.to_string())),
             None => Ok(Value::Null),
         }

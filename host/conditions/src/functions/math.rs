@@ -19,13 +19,13 @@ pub(super) fn register(library: &mut Library) {
             },
         );
     }
-    let of_doubles: [(&str, fn(f64) -> f64); 4] = [
+    let double_functions: [(&str, fn(f64) -> f64); 4] = [
         ("math.ceil", f64::ceil),
         ("math.floor", f64::floor),
         ("math.round", f64::round),
         ("math.trunc", f64::trunc),
     ];
-    for (name, function) in of_doubles {
+    for (name, function) in double_functions {
         library.global::<(f64,), f64>(name, move |_, (value,)| Ok(function(value)));
     }
     library.global::<(f64, i64), f64>("math.round", |_, (value, digits)| {
@@ -50,12 +50,12 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(f64,), f64>("math.sign", |_, (value,)| {
         Ok(if value == 0.0 { value } else { value.signum() })
     });
-    let of_bits: [(&str, fn(i64, i64) -> i64); 3] = [
+    let bit_functions: [(&str, fn(i64, i64) -> i64); 3] = [
         ("math.bitAnd", |one, other| one & other),
         ("math.bitOr", |one, other| one | other),
         ("math.bitXor", |one, other| one ^ other),
     ];
-    for (name, function) in of_bits {
+    for (name, function) in bit_functions {
         library.global::<(i64, i64), i64>(name, move |_, (one, other)| Ok(function(one, other)));
     }
     library.global::<(i64,), i64>("math.bitNot", |_, (value,)| Ok(!value));
@@ -63,21 +63,20 @@ pub(super) fn register(library: &mut Library) {
 
 fn extreme<'a>(machine: &mut Machine<'a>, values: &[Value<'a>], is_greatest: bool) -> Outcome<'a> {
     machine.charge_items(values.len())?;
-    let mut found: Option<&Value<'a>> = None;
+    let mut best: Option<&Value<'a>> = None;
     for value in values {
         let number = value.number().ok_or_else(Fault::no_overload)?;
-        let is_better = found.and_then(Value::number).is_none_or(|found| {
+        let is_better = best.and_then(Value::number).is_none_or(|best_number| {
             if is_greatest {
-                number > found
+                number > best_number
             } else {
-                number < found
+                number < best_number
             }
         });
         if is_better {
-            found = Some(value);
+            best = Some(value);
         }
     }
-    found
-        .cloned()
+    best.cloned()
         .ok_or_else(|| Fault::error("math.@min(list) argument must not be empty"))
 }

@@ -27,24 +27,24 @@ impl Quantity {
             .find(|character: char| !character.is_ascii_digit() && character != '.')
             .unwrap_or(rest.len());
         let (number, suffix) = rest.split_at_checked(end)?;
-        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && part.is_empty() || part.contains('.') {
+        let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if integer.is_empty() && fraction.is_empty() || fraction.contains('.') {
             return None;
         }
         // For example, `1.5Ki` is 15, times 2^10 (from the suffix `Ki`), times 10^-1 (from the decimal point). A suffix
         // such as `k` also stands for a power of ten.
         let (twos, tens) = scale(suffix)?;
-        let all_digits = format!("{whole}{part}");
+        let all_digits = format!("{integer}{fraction}");
         let digits = all_digits.trim_start_matches('0');
         if digits.is_empty() {
             return Some(Self(0));
         }
         let digits: i128 = digits.parse().ok()?;
         let digits = digits.checked_mul(1_i128.checked_shl(twos)?)?;
-        let places = tens + 9 - i32::try_from(part.len()).ok()?;
-        let amount = match u32::try_from(places) {
-            Ok(places) => digits.checked_mul(10_i128.checked_pow(places)?)?,
-            Err(_) => match 10_i128.checked_pow(places.unsigned_abs()) {
+        let exponent = tens + 9 - i32::try_from(fraction.len()).ok()?;
+        let amount = match u32::try_from(exponent) {
+            Ok(positive_exponent) => digits.checked_mul(10_i128.checked_pow(positive_exponent)?)?,
+            Err(_) => match 10_i128.checked_pow(exponent.unsigned_abs()) {
                 Some(power) => digits / power + i128::from(digits % power != 0),
                 None => 1,
             },
@@ -52,7 +52,7 @@ impl Quantity {
         Some(Self(amount * sign))
     }
 
-    fn whole(self) -> Option<i64> {
+    fn to_integer(self) -> Option<i64> {
         if self.0 % ONE == 0 {
             i64::try_from(self.0 / ONE).ok()
         } else {
@@ -101,9 +101,9 @@ pub(super) fn register(library: &mut Library) {
     });
     // In Kubernetes, `sign` is a global function, unlike the rest of the library's functions.
     library.global::<(Quantity,), i64>("sign", |_, (amount,)| Ok(amount.0.signum() as i64));
-    library.member::<(Quantity,), bool>("isInteger", |_, (amount,)| Ok(amount.whole().is_some()));
+    library.member::<(Quantity,), bool>("isInteger", |_, (amount,)| Ok(amount.to_integer().is_some()));
     library.member::<(Quantity,), i64>("asInteger", |_, (amount,)| {
-        some_or(amount.whole(), "cannot convert value to integer")
+        some_or(amount.to_integer(), "cannot convert value to integer")
     });
     library.member::<(Quantity,), f64>("asApproximateFloat", |_, (amount,)| {
         Ok(amount.0 as f64 / ONE as f64)

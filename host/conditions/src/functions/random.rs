@@ -18,9 +18,9 @@ const MOST_REPETITIONS: u32 = 32;
 
 pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<CelText<'a>, Fault> {
     machine.charge_bytes(pattern.len().saturating_mul(16))?;
-    let parsed = ParserBuilder::new().nest_limit(50).build().parse(pattern);
-    let parsed =
-        parsed.map_err(|error| Fault::error(format!("{pattern:?} is not a regular expression: {error}")))?;
+    let parse_result = ParserBuilder::new().nest_limit(50).build().parse(pattern);
+    let parsed = parse_result
+        .map_err(|error| Fault::error(format!("{pattern:?} is not a regular expression: {error}")))?;
     let mut text = String::new();
     generate(machine, &parsed, &mut text)?;
     Ok(text.into())
@@ -39,9 +39,11 @@ fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Resu
         HirKind::Class(class) => text.extend(choose(machine, class)?),
         HirKind::Capture(group) => generate(machine, &group.sub, text)?,
         HirKind::Repetition(repetition) => {
-            let least = repetition.min;
-            let most = repetition.max.unwrap_or(least.saturating_add(MOST_REPETITIONS));
-            for _ in 0..fastrand::u32(least..=most.max(least)) {
+            let repetition_min = repetition.min;
+            let repetition_max = repetition
+                .max
+                .unwrap_or(repetition_min.saturating_add(MOST_REPETITIONS));
+            for _ in 0..fastrand::u32(repetition_min..=repetition_max.max(repetition_min)) {
                 generate(machine, &repetition.sub, text)?;
             }
         }
@@ -51,8 +53,8 @@ fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Resu
             }
         }
         HirKind::Alternation(choices) => {
-            if let Some(chosen) = fastrand::choice(choices) {
-                generate(machine, chosen, text)?;
+            if let Some(choice) = fastrand::choice(choices) {
+                generate(machine, choice, text)?;
             }
         }
     }
@@ -72,6 +74,6 @@ fn choose(machine: &mut Machine<'_>, class: &Class) -> Result<Option<char>, Faul
         .iter()
         .flat_map(|&(start, end)| start.max(' ')..=end.min('~'))
         .collect();
-    let others = || fastrand::choice(&ranges).map(|&(start, end)| fastrand::char(start..=end));
-    Ok(fastrand::choice(&printable).copied().or_else(others))
+    let any_character = || fastrand::choice(&ranges).map(|&(start, end)| fastrand::char(start..=end));
+    Ok(fastrand::choice(&printable).copied().or_else(any_character))
 }

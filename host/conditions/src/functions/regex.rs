@@ -49,9 +49,9 @@ pub(super) fn register(library: &mut Library) {
     }
     library.member::<(Str, Re), Str>("find", |machine, (text, pattern)| {
         let pattern = compiled(machine, &text, &pattern)?;
-        let found = pattern.regex.find(&text);
-        Ok(found
-            .map(|found| found.as_str().to_owned())
+        let first_match = pattern.regex.find(&text);
+        Ok(first_match
+            .map(|text_match| text_match.as_str().to_owned())
             .unwrap_or_default()
             .into())
     });
@@ -65,15 +65,18 @@ pub(super) fn register(library: &mut Library) {
 
 /// Registers the functions of cel-go's library `regex`, which Kyverno supports.
 pub(super) fn register_for_kyverno(library: &mut Library) {
-    library.global::<(Str, Re, Str), Str>("regex.replace", |machine, (text, pattern, by)| {
-        replace(machine, &text, &pattern, &by, usize::MAX)
+    library.global::<(Str, Re, Str), Str>("regex.replace", |machine, (text, pattern, template)| {
+        replace(machine, &text, &pattern, &template, usize::MAX)
     });
-    library.global::<(Str, Re, Str, i64), Str>("regex.replace", |machine, (text, pattern, by, times)| {
-        replace(machine, &text, &pattern, &by, limit(times))
-    });
+    library.global::<(Str, Re, Str, i64), Str>(
+        "regex.replace",
+        |machine, (text, pattern, template, times)| {
+            replace(machine, &text, &pattern, &template, limit(times))
+        },
+    );
     library.global::<(Str, Re), OptionalOf<Str>>("regex.extract", |machine, (text, pattern)| {
-        let found = extract_all(machine, &text, &pattern, 1)?;
-        Ok(found.get(0).map(Arc::new))
+        let extracts = extract_all(machine, &text, &pattern, 1)?;
+        Ok(extracts.get(0).map(Arc::new))
     });
     library.global::<(Str, Re), ListOf<Str>>("regex.extractAll", |machine, (text, pattern)| {
         extract_all(machine, &text, &pattern, usize::MAX)
@@ -85,16 +88,16 @@ fn replace<'a>(
     machine: &mut Machine<'_>,
     text: &str,
     pattern: &Value<'_>,
-    by: &str,
+    template: &str,
     times: usize,
 ) -> Result<CelText<'a>, Fault> {
-    let most = text.len().saturating_add(1).min(times);
+    let match_count_max = text.len().saturating_add(1).min(times);
     // A replacement may contain `\1`, which stands for a part of the match. Such a part may be as long as the whole
-    // text. So the cost assumes that each replacement is as long as `by` and `text` together.
-    machine.charge_bytes(most.saturating_mul(by.len().saturating_add(text.len())))?;
+    // text. So the cost assumes that each replacement is as long as `template` and `text` together.
+    machine.charge_bytes(match_count_max.saturating_mul(template.len().saturating_add(text.len())))?;
     let pattern = compiled(machine, text, pattern)?;
-    let mut replacement = String::with_capacity(by.len());
-    let mut characters = by.chars();
+    let mut replacement = String::with_capacity(template.len());
+    let mut characters = template.chars();
     while let Some(character) = characters.next() {
         match (character, character == '\\') {
             ('$', _) => replacement.push_str("$$"),
@@ -136,8 +139,8 @@ fn extract_all<'a>(
         ));
     }
     let captures = pattern.regex.captures_iter(text).take(times);
-    let found = captures.filter_map(|groups| groups.get(groups.len() - 1));
-    Ok(found.map(|found| Value::string(found.as_str())).collect())
+    let extracts = captures.filter_map(|groups| groups.get(groups.len() - 1));
+    Ok(extracts.map(|group| Value::string(group.as_str())).collect())
 }
 
 fn compiled(machine: &mut Machine<'_>, text: &str, pattern: &Value<'_>) -> Result<Arc<CompiledRegex>, Fault> {
@@ -164,8 +167,10 @@ fn find_all<'a>(
     // matches is charged in advance. A match costs as much as three list items.
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
-    let found = pattern.regex.find_iter(text).take(times);
-    Ok(found.map(|found| Value::string(found.as_str())).collect())
+    let matches = pattern.regex.find_iter(text).take(times);
+    Ok(matches
+        .map(|text_match| Value::string(text_match.as_str()))
+        .collect())
 }
 
 #[derive(derive_more::Debug)]
@@ -387,16 +392,16 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
 /// Parses the count of a repetition, such as `2}` or `2,3}`. Returns its length without `}`, and its largest number.
 fn count(after: &str) -> Option<(usize, u32)> {
     let (inside, _) = after.split_once('}')?;
-    let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
+    let (minimum, maximum) = inside.split_once(',').unwrap_or((inside, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if least.is_empty() || !digits(least) || !digits(most) {
+    if minimum.is_empty() || !digits(minimum) || !digits(maximum) {
         return None;
     }
     let number = |text: &str| match text {
         "" => 0,
         text => text.parse().unwrap_or(u32::MAX),
     };
-    Some((inside.len(), number(least).max(number(most))))
+    Some((inside.len(), number(minimum).max(number(maximum))))
 }
 
 #[cfg(test)]

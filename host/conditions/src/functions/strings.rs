@@ -103,8 +103,8 @@ fn index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: i64) -> Res
         return Ok(from);
     }
     let start = byte_index(text, from)?;
-    let found = text.get(start..).and_then(|rest| rest.find(part));
-    Ok(char_index(text, found.map(|byte| start + byte)))
+    let offset = text.get(start..).and_then(|rest| rest.find(part));
+    Ok(char_index(text, offset.map(|byte| start + byte)))
 }
 
 fn last_index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: Option<i64>) -> Result<i64, Fault> {
@@ -131,8 +131,8 @@ fn replace<'a>(
     times: usize,
 ) -> Result<CelText<'a>, Fault> {
     machine.charge_bytes(text.len() + old.len())?;
-    let found = text.matches(old).take(times).count();
-    machine.charge_bytes(found.saturating_mul(new.len()))?;
+    let match_count = text.matches(old).take(times).count();
+    machine.charge_bytes(match_count.saturating_mul(new.len()))?;
     Ok(text.replacen(old, new, times).into())
 }
 

@@ -116,20 +116,20 @@ fn read_duration(text: &str) -> Option<i64> {
             "h" => 3_600_000_000_000,
             _ => return None,
         };
-        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && part.is_empty() || part.contains('.') {
+        let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if integer.is_empty() && fraction.is_empty() || fraction.contains('.') {
             return None;
         }
-        let whole: i128 = if whole.is_empty() {
+        let amount: i128 = if integer.is_empty() {
             0
         } else {
-            whole.parse::<u64>().ok()?.into()
+            integer.parse::<u64>().ok()?.into()
         };
-        total = total.checked_add(whole.checked_mul(unit)?)?;
+        total = total.checked_add(amount.checked_mul(unit)?)?;
         // The first digit after the decimal point counts in tenths of the unit, the next one in hundredths, and so on.
         // A digit for less than a nanosecond counts in a unit of 0, so it adds nothing.
         let mut digit_unit = unit;
-        for digit in part.chars() {
+        for digit in fraction.chars() {
             digit_unit /= 10;
             total += digit_unit * i128::from(digit.to_digit(10)?);
         }
@@ -157,11 +157,11 @@ fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
         let zone = ZONES
             .get(zone)
             .ok()
-            .filter(|found| found.iana_name() == Some(zone))?;
+            .filter(|time_zone| time_zone.iana_name() == Some(zone))?;
         // In CEL, timestamps may be up to a day later than the last timestamp of the crate `jiff`. Such a time is
         // replaced with the last timestamp of `jiff`.
-        let (least, most) = (Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
-        let time = Timestamp::from_second(time.unix_timestamp().clamp(least, most)).ok()?;
+        let (earliest, latest) = (Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
+        let time = Timestamp::from_second(time.unix_timestamp().clamp(earliest, latest)).ok()?;
         return UtcOffset::from_whole_seconds(zone.to_offset(time).seconds()).ok();
     };
     let sign = if hours.starts_with('-') { -1 } else { 1 };

@@ -178,8 +178,8 @@ fn must_escape(byte: u8) -> bool {
 }
 
 fn is_escaped(path: &str) -> bool {
-    let allowed = |byte: u8| b"!$&'()*+,;=:@[]%".contains(&byte) || !must_escape(byte);
-    path.bytes().all(allowed)
+    let is_allowed = |byte: u8| b"!$&'()*+,;=:@[]%".contains(&byte) || !must_escape(byte);
+    path.bytes().all(is_allowed)
 }
 
 fn escape(path: &[u8]) -> String {
@@ -251,7 +251,7 @@ fn query<'a>(machine: &mut Machine<'a>, query: &str) -> Result<Map<'a>, Fault> {
         };
         let (key, value) = (text_of(key), Value::string(text_of(value)));
         machine.charge_items(entries.len() / 16 + 1)?;
-        match entries.iter_mut().find(|(known, _)| *known == key) {
+        match entries.iter_mut().find(|(entry_key, _)| *entry_key == key) {
             Some((_, values)) => values.push(value),
             None => entries.push((key, vec![value])),
         }

@@ -12,9 +12,9 @@ pub(super) struct Objection {
     pub(super) reason: DenialReason,
     pub(super) index: usize,
     /// Whether there is an objection because an expression could not be evaluated. If so, the failure policy decides.
-    pub(super) failed: bool,
+    pub(super) is_error: bool,
     /// Whether the API server could not read the result of a mutation. If so, the failure policy does not apply.
-    pub(super) unreadable: bool,
+    pub(super) is_unreadable: bool,
 }
 
 impl Objection {
@@ -23,15 +23,15 @@ impl Objection {
             message: message.into(),
             reason: DenialReason::Invalid,
             index: 0,
-            failed: true,
-            unreadable: false,
+            is_error: true,
+            is_unreadable: false,
         }
     }
 
     pub(super) fn unreadable(message: impl Into<String>) -> Self {
         Self {
-            failed: false,
-            unreadable: true,
+            is_error: false,
+            is_unreadable: true,
             ..Self::failed(message)
         }
     }
@@ -82,7 +82,7 @@ impl PolicyHook {
                 let (failed, denied): (Vec<_>, Vec<_>) = objections
                     .into_iter()
                     .chain(refusals)
-                    .partition(|objection| objection.failed || objection.unreadable);
+                    .partition(|objection| objection.is_error || objection.is_unreadable);
                 response.verdict = match (denied.into_iter().next(), failed.into_iter().next()) {
                     (Some(denied), _) => Verdict::Deny(Denial::new(
                         denied.reason.code(),
@@ -97,8 +97,8 @@ impl PolicyHook {
             MessageWording::Kubernetes { policy, binding } => (policy.as_str(), binding.as_str()),
         };
         if self.binding.failure_policy == FailurePolicy::Ignore {
-            objections.retain(|objection| !objection.failed);
-            refusals.retain(|objection| !objection.failed);
+            objections.retain(|objection| !objection.is_error);
+            refusals.retain(|objection| !objection.is_error);
         }
         self.note(names, &objections, &mut response);
         // A policy with mutations has no validation actions, so each objection to a mutation denies the request.
@@ -110,7 +110,7 @@ impl PolicyHook {
             .collect();
         // If the API server cannot read the result of a mutation, it ends the request at that point. So an objection
         // about this is reported before all others.
-        let unreadable = denied.iter().find(|objection| objection.unreadable);
+        let unreadable = denied.iter().find(|objection| objection.is_unreadable);
         response.verdict = match (unreadable, denied.split_first()) {
             (Some(objection), _) => Verdict::Deny(internal_error(&objection.message)),
             (None, Some((first, others))) => Verdict::Deny(self.denial(names, request, first, others)),
@@ -121,7 +121,7 @@ impl PolicyHook {
 
     fn respond_for_constraint(&self, prefix: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
-            objections.retain(|objection| !objection.failed);
+            objections.retain(|objection| !objection.is_error);
         }
         let messages: Vec<String> = objections
             .iter()
@@ -142,11 +142,11 @@ impl PolicyHook {
     /// policy has mutations, objections always deny the request, because such a policy has no actions.
     fn answer_as_kyverno(&self, policy: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
-            objections.retain(|objection| !objection.failed);
+            objections.retain(|objection| !objection.is_error);
         }
         let worded = |objection: &Objection| {
-            let what = if objection.failed { "error" } else { "failed" };
-            format!("Policy {policy} {what}: {}", objection.message)
+            let status = if objection.is_error { "error" } else { "failed" };
+            format!("Policy {policy} {status}: {}", objection.message)
         };
         let messages: Vec<String> = objections.iter().map(worded).collect();
         if messages.is_empty() {
@@ -207,17 +207,17 @@ impl PolicyHook {
         (policy, binding): (&str, &str),
         request: &Request,
         first: &Objection,
-        others: &[Objection],
+        other_objections: &[Objection],
     ) -> Denial {
         let mutates = !self.policy.mutations.is_empty();
-        let what = if mutates {
+        let policy_kind = if mutates {
             "policy"
         } else {
             "ValidatingAdmissionPolicy"
         };
         let worded = |objection: &Objection| {
             format!(
-                "{what} '{policy}' with binding '{binding}' denied request: {}",
+                "{policy_kind} '{policy}' with binding '{binding}' denied request: {}",
                 objection.message
             )
         };
@@ -227,11 +227,11 @@ impl PolicyHook {
             Denial::new(403, first.reason.as_str(), message.clone())
         } else {
             let dot = if resource.group.is_empty() { "" } else { "." };
-            let whole = format!(
+            let full_message = format!(
                 "{}{dot}{} {name:?} is forbidden: {message}",
                 resource.resource, resource.group
             );
-            Denial::new(first.reason.code(), first.reason.as_str(), whole)
+            Denial::new(first.reason.code(), first.reason.as_str(), full_message)
         };
         denial.names_policy = true;
         denial.details.insert("name".to_owned(), name.into());
@@ -244,7 +244,7 @@ impl PolicyHook {
             .details
             .insert("kind".to_owned(), resource.resource.clone().into());
         denial.add_cause(None, message);
-        for other in others.iter().filter(|_| mutates) {
+        for other in other_objections.iter().filter(|_| mutates) {
             denial.add_cause(None, worded(other));
         }
         denial

@@ -31,12 +31,12 @@ impl PolicyHook {
         // The size limit for the object after all mutations depends on the size of the original object.
         let limit = Patch::result_limit(original.text().len());
         for mutation in &policy.mutations {
-            let given = {
+            let mutation_value = {
                 let variables = self.variables(inputs).with_object(Some(&current));
                 let mut machine = Machine::new(&variables, &policy.definitions, POLICY_COST, inputs.deadline);
                 let sources = self.sources(inputs.request);
                 match machine.settle(mutation.expression(), sources).await {
-                    Ok(value) => MutationValue::written(&value, limit, inputs.deadline).await,
+                    Ok(value) => MutationValue::write(&value, limit, inputs.deadline).await,
                     Err(fault) => {
                         findings
                             .refusals
@@ -45,7 +45,7 @@ impl PolicyHook {
                     }
                 }
             };
-            let changed = match given {
+            let changed = match mutation_value {
                 Ok(change) => {
                     change
                         .applied_to(&current, structure.clone(), limit, inputs.deadline)
@@ -74,8 +74,13 @@ impl PolicyHook {
     }
 
     fn structure(&self, kind: &GroupVersionKind) -> Structure {
-        let own = self.binding.structures.iter().find(|(known, _)| known == kind);
-        own.map(|(_, structure)| structure.clone())
+        let entry = self
+            .binding
+            .structures
+            .iter()
+            .find(|(entry_kind, _)| entry_kind == kind);
+        entry
+            .map(|(_, structure)| structure.clone())
             .or_else(|| Structure::builtin(kind))
             .unwrap_or_else(Structure::unknown)
     }
@@ -95,13 +100,13 @@ enum AppliedMutation {
 impl MutationValue {
     /// Writes the result of a mutation's expression as JSON. If the JSON is long, the hook call first moves to a thread
     /// for long work, and the JSON is written there.
-    async fn written(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
+    async fn write(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         if is_call_movable() {
             match Self::from_value(value, limit.min(BRIEF), deadline) {
                 Err(failure) if failure.kind == FailureKind::OutputTooLarge => {
                     move_to_long_work_thread().await
                 }
-                written => return written,
+                outcome => return outcome,
             }
         }
         Self::from_value(value, limit, deadline)
@@ -139,7 +144,7 @@ impl MutationValue {
                     if let Err(why) = structure.check_patched(object.value(), &patched) {
                         return Ok(AppliedMutation::Unreadable(why));
                     }
-                    changed(object, patched, limit)
+                    changed_object(object, patched, limit)
                 };
                 offload(bytes, deadline, apply).await?
             }
@@ -147,7 +152,7 @@ impl MutationValue {
                 let bytes = size + text.len();
                 let apply = move || {
                     let merged = apply::merged(object.value(), &text, &structure)?;
-                    changed(object, merged, limit)
+                    changed_object(object, merged, limit)
                 };
                 offload(bytes, deadline, apply).await?
             }
@@ -155,16 +160,16 @@ impl MutationValue {
     }
 }
 
-fn changed(object: Object, value: Json, limit: usize) -> Result<AppliedMutation, Failure> {
+fn changed_object(object: Object, value: Json, limit: usize) -> Result<AppliedMutation, Failure> {
     let changed = if value == *object.value() {
         object
     } else {
-        within(limit, Object::from_value(value).ok_or(PatchError::NotAnObject)?)?
+        check_size(limit, Object::from_value(value).ok_or(PatchError::NotAnObject)?)?
     };
     Ok(AppliedMutation::Changed(changed))
 }
 
-fn within(limit: usize, object: Object) -> Result<Object, Failure> {
+fn check_size(limit: usize, object: Object) -> Result<Object, Failure> {
     if object.text().len() > limit {
         return Err(PatchError::ResultTooLarge(limit).into());
     }

@@ -13,7 +13,7 @@ pub struct PolicyParams {
     /// The namespace of the parameter objects; `None` for the request's namespace, or for a cluster-scoped kind.
     pub namespace: Option<String>,
     /// Selects parameter objects by name or labels.
-    pub which: ParamsSelector,
+    pub selector: ParamsSelector,
     /// The treatment of a request for which no parameter object is found.
     pub missing: ParamsMissing,
 }
@@ -43,35 +43,40 @@ impl PolicyParams {
     pub(super) async fn find(
         &self,
         cluster: RecordedCluster<'_>,
-        of_request: Option<&str>,
+        request_namespace: Option<&str>,
         deadline: Deadline,
     ) -> Result<Vec<String>, ClusterError> {
-        let namespace = self.namespace.as_deref().or(of_request);
-        let found = self.find_in(cluster, namespace, deadline).await;
+        let namespace = self.namespace.as_deref().or(request_namespace);
+        let outcome = self.find_in(cluster, namespace, deadline).await;
         if self.namespace.is_some() {
-            return found;
+            return outcome;
         }
         if namespace.is_none() {
-            let found = found?;
-            if found.iter().any(|text| has_namespace(text)) {
+            let texts = outcome?;
+            if texts.iter().any(|text| has_namespace(text)) {
                 let why =
                     "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
                 return Err(ClusterError::Refused(why.to_owned()));
             }
-            return Ok(found);
+            return Ok(texts);
         }
-        match found {
-            Ok(found) if !found.is_empty() => Ok(found),
+        match outcome {
+            Ok(namespaced_texts) if !namespaced_texts.is_empty() => Ok(namespaced_texts),
             Err(error) if !matches!(error, ClusterError::Refused(_)) => Err(error),
             // The kind may be cluster-scoped, so that no object was found in the namespace. The lookup is therefore
             // repeated without a namespace.
-            first => match self.find_in(cluster, None, deadline).await {
-                Err(ClusterError::Refused(_)) => first,
-                second if matches!(self.which, ParamsSelector::Name(_)) => second,
+            first_outcome => match self.find_in(cluster, None, deadline).await {
+                Err(ClusterError::Refused(_)) => first_outcome,
+                cluster_outcome if matches!(self.selector, ParamsSelector::Name(_)) => cluster_outcome,
                 // The second lookup names no namespace, because it looks for cluster-scoped objects. If the kind is
                 // namespaced, the control plane returns the objects of all namespaces, which are not wanted. So all
                 // objects with a namespace are dropped.
-                second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
+                cluster_outcome => cluster_outcome.map(|cluster_texts| {
+                    cluster_texts
+                        .into_iter()
+                        .filter(|text| !has_namespace(text))
+                        .collect()
+                }),
             },
         }
     }
@@ -82,10 +87,10 @@ impl PolicyParams {
         namespace: Option<&str>,
         deadline: Deadline,
     ) -> Result<Vec<String>, ClusterError> {
-        match &self.which {
+        match &self.selector {
             ParamsSelector::Name(name) => {
-                let found = cluster.get(&self.kind, namespace, name, deadline).await?;
-                Ok(found.into_iter().collect())
+                let text = cluster.get(&self.kind, namespace, name, deadline).await?;
+                Ok(text.into_iter().collect())
             }
             ParamsSelector::Labels(selector) => {
                 let mut query = ClusterQuery::default();

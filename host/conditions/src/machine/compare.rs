@@ -86,12 +86,12 @@ impl<'a> Machine<'a> {
 
     pub(crate) fn position(
         &mut self,
-        wanted: &Value<'a>,
-        among: impl Iterator<Item = Value<'a>>,
+        value: &Value<'a>,
+        items: impl Iterator<Item = Value<'a>>,
     ) -> Result<Option<usize>, Fault> {
-        for (index, item) in among.enumerate() {
+        for (index, item) in items.enumerate() {
             self.charge(1)?;
-            if self.equal(&item, wanted)? {
+            if self.equal(&item, value)? {
                 return Ok(Some(index));
             }
         }

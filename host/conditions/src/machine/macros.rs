@@ -48,30 +48,30 @@ impl<'a> Machine<'a> {
         range: impl Iterator<Item = Bound<'a>>,
         decisive: bool,
     ) -> Outcome<'a> {
-        let mut failed = None;
+        let mut first_error = None;
         for item in range {
             match self.test(each, item)? {
                 Ok(value) if value == decisive => return Ok(Value::Bool(decisive)),
                 Ok(_) => {}
                 Err(error) => {
-                    failed.get_or_insert(error);
+                    first_error.get_or_insert(error);
                 }
             }
         }
-        match failed {
+        match first_error {
             Some(error) => Err(Fault::Error(error)),
             None => Ok(Value::Bool(!decisive)),
         }
     }
 
     fn exactly_one(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>) -> Outcome<'a> {
-        let mut found = 0_usize;
+        let mut match_count = 0_usize;
         for item in range {
             if self.test(each, item)?.map_err(Fault::Error)? {
-                found += 1;
+                match_count += 1;
             }
         }
-        Ok(Value::Bool(found == 1))
+        Ok(Value::Bool(match_count == 1))
     }
 
     fn collect(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>) -> Outcome<'a> {

@@ -45,9 +45,9 @@ impl<'a> Machine<'a> {
                     }
                 }
                 Err(Fault::Halt(Halt::Lookup(lookup))) => {
-                    let found = lookup.find(&sources, self.deadline);
-                    match tokio::time::timeout_at(self.deadline.instant(), found).await {
-                        Ok(found) => self.lookups.insert(*lookup, found),
+                    let value_lookup = lookup.find(&sources, self.deadline);
+                    match tokio::time::timeout_at(self.deadline.instant(), value_lookup).await {
+                        Ok(value) => self.lookups.insert(*lookup, value),
                         Err(_) => break Err(Fault::Halt(Halt::Deadline)),
                     }
                 }
@@ -72,7 +72,7 @@ impl<'a> Machine<'a> {
         let inner = mem::replace(&mut self.meter, outer);
         if !matches!(&outcome, Err(Fault::Halt(halt)) if halt.is_pause()) {
             self.budget = self.budget.saturating_sub(inner.cost);
-            self.unpaused = self.unpaused.saturating_add(inner.computed());
+            self.unpaused = self.unpaused.saturating_add(inner.computed_cost());
         }
         outcome
     }
@@ -85,8 +85,8 @@ impl<'a> Machine<'a> {
     #[inline(never)]
     pub(super) fn composed(&mut self, index: usize) -> Outcome<'a> {
         self.charge(1)?;
-        if let Some(Some(known)) = self.composed.get(index) {
-            return known.clone().map_err(Fault::Error);
+        if let Some(Some(cached_value)) = self.composed.get(index) {
+            return cached_value.clone().map_err(Fault::Error);
         }
         let Some(definition) = self.definitions.get(index) else {
             return Err(Fault::error("no such attribute"));
@@ -97,7 +97,7 @@ impl<'a> Machine<'a> {
         self.budget = self.budget.saturating_add(outer);
         if self.budget < self.meter.limit {
             self.meter.limit = self.budget;
-            self.meter.exceeded = Halt::TotalCost;
+            self.meter.limit_halt = Halt::TotalCost;
         }
         let because = |why: &str| {
             format!(
@@ -105,15 +105,15 @@ impl<'a> Machine<'a> {
                 definition.name
             )
         };
-        let value = match outcome {
+        let result = match outcome {
             Ok(value) => Ok(value),
             Err(Fault::Error(why)) => Err(because(&why)),
             Err(Fault::Halt(Halt::Cost)) => Err(because("operation cancelled: actual cost limit exceeded")),
             Err(halt) => return Err(halt),
         };
         if let Some(slot) = self.composed.get_mut(index) {
-            *slot = Some(value.clone());
+            *slot = Some(result.clone());
         }
-        value.map_err(Fault::Error)
+        result.map_err(Fault::Error)
     }
 }

@@ -88,7 +88,7 @@ impl<'t> BuiltinReader<'t> {
         let mut kinds = HashMap::new();
         for (index, line) in lines().enumerate() {
             let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
-            let node = self.named(name, rest);
+            let node = self.type_node(name, rest);
             if let Some(kind) = rest.strip_prefix('=').and_then(kind) {
                 kinds.insert(kind, index);
             }
@@ -126,7 +126,7 @@ impl<'t> BuiltinReader<'t> {
     }
 
     fn lists_of_pods(&mut self, items: usize) -> HashMap<Box<str>, usize> {
-        let mut found = HashMap::new();
+        let mut lists = HashMap::new();
         for name in OF_PODS {
             let Some(index) = self.types.get(name).copied() else {
                 continue;
@@ -137,14 +137,14 @@ impl<'t> BuiltinReader<'t> {
             for (name, field) in fields {
                 if let Some(StructureNode::List { merge, .. }) = self.nodes.get(field.kind).cloned() {
                     let list = self.add(StructureNode::List { items, merge });
-                    found.insert(name, list);
+                    lists.insert(name, list);
                 }
             }
         }
-        found
+        lists
     }
 
-    fn named(&mut self, name: &str, line: &'t str) -> StructureNode {
+    fn type_node(&mut self, name: &str, line: &'t str) -> StructureNode {
         let mut fields = BTreeMap::new();
         let mut atomic = false;
         for word in line.split(' ') {
@@ -153,7 +153,7 @@ impl<'t> BuiltinReader<'t> {
             } else if let Some((field, kind)) = word.split_once(':') {
                 let (kind, default) = with_default(kind);
                 let default = default.map(|text| Json::String(text.to_owned()));
-                let kind = self.typed(kind);
+                let kind = self.type_index(kind);
                 fields.insert(field.into(), StructureField { kind, default });
             } else if !word.is_empty() && !word.starts_with('=') {
                 return self.node(word);
@@ -167,7 +167,7 @@ impl<'t> BuiltinReader<'t> {
         }
     }
 
-    fn typed(&mut self, text: &'t str) -> usize {
+    fn type_index(&mut self, text: &'t str) -> usize {
         match self.types.get(text) {
             Some(index) => *index,
             None => {
@@ -184,14 +184,14 @@ impl<'t> BuiltinReader<'t> {
                 "=" => ListMerge::Set,
                 keys => ListMerge::Keys(keys.split(',').map(Box::from).collect()),
             };
-            let items = self.typed(items);
+            let items = self.type_index(items);
             return StructureNode::List { items, merge };
         }
         if let Some((atomic, values)) = text.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
             return StructureNode::Map {
                 name: "".into(),
                 fields: BTreeMap::new(),
-                values: Some(self.typed(values)),
+                values: Some(self.type_index(values)),
                 atomic: atomic == "!",
             };
         }
@@ -210,8 +210,8 @@ impl<'t> BuiltinReader<'t> {
 
 fn with_default(text: &str) -> (&str, Option<&str>) {
     for default in ["TCP", ""] {
-        let without = text.strip_suffix(default).and_then(|text| text.strip_suffix('='));
-        if let Some(kind) = without {
+        let stripped = text.strip_suffix(default).and_then(|text| text.strip_suffix('='));
+        if let Some(kind) = stripped {
             return (kind, Some(default));
         }
     }
@@ -233,13 +233,16 @@ mod tests {
 
     #[test]
     fn every_referenced_type_is_defined_and_common_kinds_are_found() {
-        let unread = |word: &str| word.contains('.') && !BUILTIN.nodes.is_empty();
+        let is_reference = |word: &str| word.contains('.') && !BUILTIN.nodes.is_empty();
         let names: Vec<_> = TEXT.lines().filter_map(|line| line.split(' ').next()).collect();
         for line in TEXT.lines().filter(|line| !line.starts_with('#')) {
             for word in line.split(' ').skip(1) {
                 let kind = word.split_once(':').map_or("", |(_, kind)| with_default(kind).0);
-                let named = kind.rsplit([']', '}']).next().unwrap_or_default();
-                assert!(!unread(named) || names.contains(&named), "{line}: {named}");
+                let type_name = kind.rsplit([']', '}']).next().unwrap_or_default();
+                assert!(
+                    !is_reference(type_name) || names.contains(&type_name),
+                    "{line}: {type_name}"
+                );
             }
         }
         for (api_version, kind) in [

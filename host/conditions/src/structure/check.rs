@@ -14,7 +14,7 @@ impl Structure {
     pub(crate) fn check_applied(&self, change: &Json) -> Result<(), String> {
         let mut walk = CheckWalk::default();
         walk.applied(self.root(), change);
-        match walk.found.as_slice() {
+        match walk.mistakes.as_slice() {
             [] => Ok(()),
             [only] => Err(only.clone()),
             several => Err(format!("errors:\n  {}", several.join("\n  "))),
@@ -26,23 +26,23 @@ impl Structure {
     pub(crate) fn atomic_parts(&self, change: &Json) -> Vec<String> {
         let mut walk = CheckWalk::default();
         walk.atomic(self.root(), change);
-        walk.found
+        walk.mistakes
     }
 
     /// Describes why an object to apply cannot have the given value in the field `field` of the part at `path`. Returns
     /// `None` if it can have the value.
     pub(crate) fn refused(&self, path: &str, field: &str, value: &Json) -> Option<String> {
         let at = self.at(path)?.member(field)?;
-        let place = format!("{path}.{field}");
+        let field_path = format!("{path}.{field}");
         let mut walk = CheckWalk {
-            path: place.clone(),
+            path: field_path.clone(),
             ..CheckWalk::default()
         };
         walk.applied(at, value);
-        walk.found.pop().or_else(|| {
+        walk.mistakes.pop().or_else(|| {
             walk.atomic(at, value);
-            let is_atomic = !walk.found.is_empty();
-            is_atomic.then(|| format!("{place} is replaced as a whole, which only a JSONPatch can do"))
+            let is_atomic = !walk.mistakes.is_empty();
+            is_atomic.then(|| format!("{field_path} is replaced as a whole, which only a JSONPatch can do"))
         })
     }
 
@@ -74,7 +74,7 @@ impl Structure {
                 walk.unknown.first()?
             ))
         };
-        walk.found
+        walk.mistakes
             .first()
             .map(|why| format!("the value for {path:?} does not fit: {why}"))
             .or_else(unknown)
@@ -89,13 +89,14 @@ impl Structure {
             walk
         };
         let mut walk = decode(after);
-        if walk.found.is_empty() && walk.unknown.is_empty() {
+        if walk.mistakes.is_empty() && walk.unknown.is_empty() {
             return Ok(());
         }
-        let known = decode(before);
-        walk.found.retain(|mistake| !known.found.contains(mistake));
-        walk.unknown.retain(|field| !known.unknown.contains(field));
-        if let Some(first) = walk.found.into_iter().next() {
+        let earlier_walk = decode(before);
+        walk.mistakes
+            .retain(|mistake| !earlier_walk.mistakes.contains(mistake));
+        walk.unknown.retain(|field| !earlier_walk.unknown.contains(field));
+        if let Some(first) = walk.mistakes.into_iter().next() {
             return Err(first);
         }
         let fields = walk
@@ -128,19 +129,19 @@ pub(super) fn item_name(list: StructureCursor<'_>, index: usize, item: &Json) ->
         },
         ListMerge::Keys(keys) => {
             let Json::Object(members) = item else {
-                let what = if item.is_null() {
+                let problem = if item.is_null() {
                     "a null element"
                 } else {
                     "non-map elements"
                 };
-                return Err(format!("associative list with keys may not have {what}"));
+                return Err(format!("associative list with keys may not have {problem}"));
             };
             let items = list.items();
-            let mut named: Vec<(&str, &Json)> = keys
+            let mut key_values: Vec<(&str, &Json)> = keys
                 .iter()
                 .filter_map(|key| Some((&**key, members.get(&**key).or_else(|| items.default(key))?)))
                 .collect();
-            if named.is_empty() {
+            if key_values.is_empty() {
                 return Err(format!(
                     "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
                      values for any key fields)",
@@ -150,8 +151,8 @@ pub(super) fn item_name(list: StructureCursor<'_>, index: usize, item: &Json) ->
                         .join(" ")
                 ));
             }
-            named.sort_by_key(|(key, _)| *key);
-            let pairs = named.iter().map(|(key, value)| format!("{key}={value}"));
+            key_values.sort_by_key(|(key, _)| *key);
+            let pairs = key_values.iter().map(|(key, value)| format!("{key}={value}"));
             Ok(format!("[{}]", pairs.collect::<Vec<_>>().join(",")))
         }
     }
@@ -159,15 +160,15 @@ pub(super) fn item_name(list: StructureCursor<'_>, index: usize, item: &Json) ->
 
 #[derive(Default)]
 struct CheckWalk {
-    found: Vec<String>,
+    mistakes: Vec<String>,
     unknown: Vec<String>,
     path: String,
 }
 
 impl CheckWalk {
     fn push(&mut self, mistake: impl Into<String>) {
-        if self.found.len() < MOST_MISTAKES {
-            self.found.push(mistake.into());
+        if self.mistakes.len() < MOST_MISTAKES {
+            self.mistakes.push(mistake.into());
         }
     }
 
@@ -185,8 +186,8 @@ impl CheckWalk {
     fn applied(&mut self, at: StructureCursor<'_>, value: &Json) {
         match (at.node, value) {
             (StructureNode::Scalar(scalar), value) => {
-                if let Some(expected) = scalar.refused(value) {
-                    self.push_here(&expected);
+                if let Some(message) = scalar.refused(value) {
+                    self.push_here(&message);
                 }
             }
             (StructureNode::List { merge, .. }, Json::Array(items)) => {
@@ -267,8 +268,8 @@ impl CheckWalk {
             Json::Array(_) => "array",
             Json::Object(_) => "object",
         };
-        let refused = |kind: &str, wanted: &str| {
-            format!("json: cannot unmarshal {kind} into Go struct field {owner} of type {wanted}")
+        let refused = |kind: &str, expected: &str| {
+            format!("json: cannot unmarshal {kind} into Go struct field {owner} of type {expected}")
         };
         match (at.node, value) {
             (StructureNode::Scalar(scalar), value) => match (scalar.go_type(), value) {
@@ -281,7 +282,7 @@ impl CheckWalk {
                     }
                 }
                 (None, value) if !value.is_array() && !value.is_object() => {}
-                (wanted, _) => self.push(refused(kind, wanted.unwrap_or("scalar"))),
+                (go_type, _) => self.push(refused(kind, go_type.unwrap_or("scalar"))),
             },
             (StructureNode::List { .. }, Json::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
@@ -325,18 +326,18 @@ fn go_field(type_name: &str, outer: &str, field: &str) -> String {
 impl ScalarSchema {
     /// Describes why a scalar does not have this type; returns `None` if it has.
     fn refused(self, value: &Json) -> Option<String> {
-        let (fits, wanted) = match self {
+        let (fits, expected) = match self {
             Self::String | Self::Bytes => {
-                let wanted = format!(
+                let text = format!(
                     "string, got &value.valueUnstructured{{Value:{}}}",
                     go_syntax(value)
                 );
-                (value.is_string(), wanted)
+                (value.is_string(), text)
             }
             Self::Bool => (value.is_boolean(), format!("boolean, got {}", go(value))),
             Self::Int32 | Self::Int64 | Self::Double => {
-                let wanted = format!("numeric (int or float), got {}", go_type_of(value));
-                (value.is_number(), wanted)
+                let numeric = format!("numeric (int or float), got {}", go_type_of(value));
+                (value.is_number(), numeric)
             }
             Self::Any => {
                 let fits = !value.is_null() && !value.is_array() && !value.is_object();
@@ -348,7 +349,7 @@ impl ScalarSchema {
         {
             return Some(format!("expected an integer, got {number}"));
         }
-        (!fits).then(|| format!("expected {wanted}"))
+        (!fits).then(|| format!("expected {expected}"))
     }
 
     /// Returns the name of the scalar's type in Go; `None` if several types are possible.

@@ -38,7 +38,7 @@ fn merge_members(
 ) -> Result<(), String> {
     for (key, change) in change {
         match into.get_mut(&key) {
-            Some(known) => merge(at.member(&key).unwrap_or(at), known, change)?,
+            Some(member) => merge(at.member(&key).unwrap_or(at), member, change)?,
             None => {
                 into.insert(key, change);
             }
@@ -61,16 +61,16 @@ fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>)
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();
     let mut only_old: Vec<Option<Json>> = Vec::with_capacity(into.len());
-    let changed: HashSet<&str> = new_names.iter().map(String::as_str).collect();
+    let changed_names: HashSet<&str> = new_names.iter().map(String::as_str).collect();
     for (name, item) in old_names.iter().zip(into.drain(..)) {
-        if !changed.contains(name.as_str()) {
+        if !changed_names.contains(name.as_str()) {
             only_old.push(Some(item));
             continue;
         }
         only_old.push(None);
         // If two items of the old list have the same name, neither is merged: the item of the change replaces both.
         old.entry(name)
-            .and_modify(|known| *known = None)
+            .and_modify(|old_item| *old_item = None)
             .or_insert(Some(item));
     }
     let mut shared: VecDeque<&str> = new_names
@@ -91,12 +91,12 @@ fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>)
             (None, None) => return Ok(()),
             (Some(old_name), Some(new_name)) if old_name == new_name => (true, true),
             (Some(old_name), Some(_))
-                if changed.contains(old_name) && next_shared.is_some_and(|next| next != old_name) =>
+                if changed_names.contains(old_name) && next_shared.is_some_and(|next| next != old_name) =>
             {
                 old_items.next();
                 continue;
             }
-            (Some(old_name), _) if !changed.contains(old_name) => (true, false),
+            (Some(old_name), _) if !changed_names.contains(old_name) => (true, false),
             (Some(old_name), _) if merged.contains(old_name) => {
                 old_items.next();
                 (false, names.1.is_some())
@@ -110,9 +110,9 @@ fn merge_items(at: StructureCursor<'_>, into: &mut Vec<Json>, change: Vec<Json>)
         if take_new && let Some((name, change)) = new_items.next() {
             merged.insert(name);
             let mut item = change;
-            if let Some(Some(mut known)) = old.remove(name) {
-                merge(at.items(), &mut known, item)?;
-                item = known;
+            if let Some(Some(mut merged_item)) = old.remove(name) {
+                merge(at.items(), &mut merged_item, item)?;
+                item = merged_item;
             }
             into.push(item);
             if next_shared == Some(name) || take_old {

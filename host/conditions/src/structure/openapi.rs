@@ -11,11 +11,11 @@ use crate::schema::reference;
 const MAX_DEPTH: usize = 64;
 
 impl Structure {
-    /// Reads the structure of a kind's objects from their schema. The schema may refer to `others`.
-    pub(crate) fn of_schema(kind: &str, schema: &Json, others: &Map<String, Json>) -> Self {
+    /// Reads the structure of a kind's objects from their schema. The schema may refer to `schemas`.
+    pub(crate) fn of_schema(kind: &str, schema: &Json, schemas: &Map<String, Json>) -> Self {
         let mut reader = OpenApiReader {
-            others,
-            named: HashMap::new(),
+            schemas,
+            indices: HashMap::new(),
             nodes: Vec::new(),
         };
         let root = reader.read(kind, schema, 0);
@@ -38,9 +38,9 @@ impl Structure {
 }
 
 struct OpenApiReader<'s> {
-    others: &'s Map<String, Json>,
+    schemas: &'s Map<String, Json>,
     /// The indices of the nodes for referenced schemas, by the name of the schema.
-    named: HashMap<&'s str, usize>,
+    indices: HashMap<&'s str, usize>,
     nodes: Vec<StructureNode>,
 }
 
@@ -55,35 +55,35 @@ impl<'s> OpenApiReader<'s> {
             return self.add(StructureNode::Any);
         }
         if let Some(reference) = reference(schema) {
-            return self.referred(reference, depth);
+            return self.referenced_index(reference, depth);
         }
         // The node is reserved before the nodes below it are added, so that the root's node comes first.
-        let place = self.add(StructureNode::Any);
+        let index = self.add(StructureNode::Any);
         let node = self.node(name, schema, depth);
-        if let Some(slot) = self.nodes.get_mut(place) {
+        if let Some(slot) = self.nodes.get_mut(index) {
             *slot = node;
         }
-        place
+        index
     }
 
-    fn referred(&mut self, reference: &'s str, depth: usize) -> usize {
+    fn referenced_index(&mut self, reference: &'s str, depth: usize) -> usize {
         let name = reference
             .strip_prefix("#/components/schemas/")
             .unwrap_or_default();
-        if let Some(known) = self.named.get(name) {
-            return *known;
+        if let Some(known_index) = self.indices.get(name) {
+            return *known_index;
         }
-        let Some(schema) = self.others.get(name) else {
+        let Some(schema) = self.schemas.get(name) else {
             return self.add(StructureNode::Any);
         };
-        let place = self.add(StructureNode::Any);
-        self.named.insert(name, place);
+        let index = self.add(StructureNode::Any);
+        self.indices.insert(name, index);
         let short = name.rsplit('.').next().unwrap_or(name);
         let node = self.node(short, schema, depth + 1);
-        if let Some(slot) = self.nodes.get_mut(place) {
+        if let Some(slot) = self.nodes.get_mut(index) {
             *slot = node;
         }
-        place
+        index
     }
 
     fn node(&mut self, name: &str, schema: &'s Json, depth: usize) -> StructureNode {

@@ -219,9 +219,9 @@ fn large_and_deep_expressions_are_refused_with_the_reason() {
 #[test]
 fn the_deepest_expression_runs_on_a_small_stack() {
     let sum = format!("1{} > 0", "+1".repeat(190));
-    let many = format!("true{}", " && true".repeat(1500));
+    let conjunction = format!("true{}", " && true".repeat(1500));
     let nested = (0..60).fold("true".to_owned(), |inner, _| format!("[1].all(x, {inner})"));
-    for expression in [sum, many, nested] {
+    for expression in [sum, conjunction, nested] {
         let condition = MatchCondition::compile("a", &expression).unwrap();
         let run = move || {
             let request = pod();

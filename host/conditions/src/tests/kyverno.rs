@@ -87,7 +87,7 @@ fn message(answer: &Response) -> Option<&str> {
     }
 }
 
-async fn denied(expression: &str) -> Option<String> {
+async fn denial_message(expression: &str) -> Option<String> {
     let policy = compile(None, &[expression]).unwrap_or_else(|error| panic!("{expression}: {error}"));
     let answer = admit(policy, binding(&[Action::Deny]), Some(Arc::default())).await;
     message(&answer.unwrap()).map(str::to_owned)
@@ -98,7 +98,7 @@ const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef012
 #[tokio::test]
 async fn each_function_of_kyverno_returns_the_expected_value() {
     let digest = format!("image('ghcr.io/a/b:1@{DIGEST}')");
-    let of_digest = [
+    let digest_expressions = [
         format!(
             "{digest}.digest() == '{DIGEST}' && {digest}.identifier() == '{DIGEST}' && {digest}.tag() == ''"
         ),
@@ -106,7 +106,7 @@ async fn each_function_of_kyverno_returns_the_expected_value() {
             "{digest}.containsDigest() && {digest}.repository() == 'a/b' && {digest} == parseImageReference('ghcr.io/a/b@{DIGEST}')"
         ),
     ];
-    let others = [
+    let expressions = [
         "image('nginx').registry() == 'index.docker.io' && image('nginx').repository() == 'library/nginx'",
         "image('nginx').tag() == 'latest' && image('nginx').identifier() == 'latest' && !image('nginx').containsDigest()",
         "image('docker.io/a/b:1').registry() == 'index.docker.io' && image('a/b:1').repository() == 'a/b'",
@@ -146,13 +146,13 @@ async fn each_function_of_kyverno_returns_the_expected_value() {
         "resource.list('v1', 'pods', '', {'a': 'b'}).items[0].metadata.name == 'v1/Pod None a in (b)'",
         "exceptions.allowedImages == [] && exceptions.allowedValues == []",
     ];
-    let mut wrong = Vec::new();
-    for expression in of_digest.iter().map(String::as_str).chain(others) {
-        if let Some(message) = denied(expression).await {
-            wrong.push(format!("{expression}: {message}"));
+    let mut failures = Vec::new();
+    for expression in digest_expressions.iter().map(String::as_str).chain(expressions) {
+        if let Some(message) = denial_message(expression).await {
+            failures.push(format!("{expression}: {message}"));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn x509_decode_returns_the_same_fields_as_go() {
                    534630717521";
     let key =
         format!("c.PublicKeyAlgorithm == 1 && c.PublicKey == {{'N': dyn('{modulus}'), 'E': dyn(65537)}}");
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     for (pem, expression) in [
         (CERTIFICATE, key.as_str()),
         (
@@ -241,11 +241,11 @@ async fn x509_decode_returns_the_same_fields_as_go() {
             "c.IPAddresses == ['192.0.2.1'] && c.Extensions[0].Id == [2, 5, 29, 17] && c.EmailAddresses == null",
         ),
     ] {
-        if let Some(message) = denied(&decoded(pem, expression)).await {
-            wrong.push(format!("{expression}: {message}"));
+        if let Some(message) = denial_message(&decoded(pem, expression)).await {
+            failures.push(format!("{expression}: {message}"));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
     let key = "-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----";
     let misspelt = CERTIFICATE.replacen("MII", "MIJ", 1);
     for (pem, expected) in [
@@ -257,7 +257,9 @@ async fn x509_decode_returns_the_same_fields_as_go() {
         (ELLIPTIC, "certificate should use rsa algorithm"),
         (&misspelt, "x509: "),
     ] {
-        let message = denied(&decoded(pem, "c.IsCA == true")).await.unwrap_or_default();
+        let message = denial_message(&decoded(pem, "c.IsCA == true"))
+            .await
+            .unwrap_or_default();
         assert!(message.contains(expected), "{message}");
     }
 }
@@ -297,7 +299,7 @@ async fn a_failed_expression_is_reported_with_the_reason() {
             "cost limit exceeded",
         ),
     ] {
-        let message = denied(expression).await.unwrap_or_default();
+        let message = denial_message(expression).await.unwrap_or_default();
         assert!(
             message.starts_with("Policy p error: ") && message.contains(expected),
             "{expression}: {message}"
@@ -326,13 +328,16 @@ async fn yaml_with_exploding_aliases_is_an_error() {
         vec!["*a"; 1000].join(",")
     );
     for (text, expected) in [(nested, "replay"), (long, "scalar")] {
-        let message = denied(&format!("yaml.parse('{text}').a == 1"))
+        let message = denial_message(&format!("yaml.parse('{text}').a == 1"))
             .await
             .unwrap_or_default();
         assert!(message.to_lowercase().contains(expected), "{message}");
     }
     let few = "a: &a {x: 1, y: [1, 2]}\\nb: [*a, *a, *a]\\n";
-    assert_eq!(denied(&format!("yaml.parse('{few}').b[2].y[1] == 2")).await, None);
+    assert_eq!(
+        denial_message(&format!("yaml.parse('{few}').b[2].y[1] == 2")).await,
+        None
+    );
 }
 
 #[test]
@@ -547,13 +552,13 @@ async fn http_responses_to_a_policy_are_recorded() {
     let request = Arc::new(request);
     let answer = hook.admit(&request, Deadline::after(Duration::from_secs(60)));
     assert_eq!(message(&answer.await.unwrap()), None);
-    let sent = recorder
+    let recorded_responses = recorder
         .take()
         .http
         .into_iter()
         .map(|answer| (answer.method, answer.body));
     let expected = ("POST".to_owned(), json!({"ok": true}));
-    assert_eq!(sent.collect::<Vec<_>>(), [expected]);
+    assert_eq!(recorded_responses.collect::<Vec<_>>(), [expected]);
 }
 
 #[tokio::test]

@@ -82,9 +82,9 @@ impl ClusterReader for PolicyConfigMaps {
                 .to_string(),
             ),
             ("ConfigMap", Some("shop"), "few" | "many") => {
-                let most = if name == "few" { "2" } else { "9" };
+                let limit = if name == "few" { "2" } else { "9" };
                 Some(
-                    json!({"metadata": {"name": name, "namespace": "shop"}, "data": {"most": most}})
+                    json!({"metadata": {"name": name, "namespace": "shop"}, "data": {"most": limit}})
                         .to_string(),
                 )
             }
@@ -103,8 +103,8 @@ impl ClusterReader for PolicyConfigMaps {
         let mut page = ClusterPage::default();
         let namespace = query.namespace.as_deref().unwrap_or("shop");
         for name in ["many", "few"] {
-            let found = self.get(kind, Some(namespace), name, deadline).await?;
-            page.objects.extend(found.map(Into::into));
+            let object = self.get(kind, Some(namespace), name, deadline).await?;
+            page.objects.extend(object.map(Into::into));
         }
         Ok(page)
     }
@@ -121,19 +121,19 @@ fn bound(actions: &[Action]) -> Binding {
     }
 }
 
-fn with_params(which: ParamsSelector, missing: ParamsMissing) -> Binding {
+fn with_params(selector: ParamsSelector, missing: ParamsMissing) -> Binding {
     Binding {
         params: Some(PolicyParams {
             kind: ClusterKind::new("v1", "ConfigMap"),
             namespace: None,
-            which,
+            selector,
             missing,
         }),
         ..bound(&[Action::Deny])
     }
 }
 
-fn shown(answer: Result<Response, Failure>) -> String {
+fn describe(answer: Result<Response, Failure>) -> String {
     let response = match answer {
         Ok(response) => response,
         Err(failure) => return failure.to_string(),
@@ -208,7 +208,7 @@ async fn validations_decide_according_to_actions_and_parameters() {
         (&["validate object.nope == 1"], Binding::default(), "error: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
     ];
     for (parts, binding, expected) in table {
-        assert_eq!(shown(admit(parts, binding).await), expected, "{parts:?}");
+        assert_eq!(describe(admit(parts, binding).await), expected, "{parts:?}");
     }
 }
 
@@ -267,8 +267,8 @@ async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
         let mut request = pod();
         request.kind.kind = kind.to_owned();
         request.namespace = namespace.map(str::to_owned);
-        let shown = shown(hook.admit(&Arc::new(request), minute()).await);
-        assert_eq!(shown, expected, "{kind} in {namespace:?}");
+        let description = describe(hook.admit(&Arc::new(request), minute()).await);
+        assert_eq!(description, expected, "{kind} in {namespace:?}");
     }
 }
 
@@ -306,8 +306,8 @@ async fn mutations_change_the_object_in_order() {
         (&["apply Object{metadata: Object.metadata{name: string(object.nope)}}"], "403 Invalid: policy 'p' with binding 'b' denied request: expression 'Object{metadata: Object.metadata{name: string(object.nope)}}' resulted in error: no such key: nope".into()),
     ];
     for (parts, expected) in table {
-        let shown = shown(admit(parts, bound(&[])).await);
-        assert!(shown.starts_with(&expected), "{parts:?}: {shown}");
+        let description = describe(admit(parts, bound(&[])).await);
+        assert!(description.starts_with(&expected), "{parts:?}: {description}");
     }
 }
 
@@ -334,7 +334,7 @@ async fn the_size_of_mutated_objects_is_limited() {
         request
     };
     let ample = Deadline::after(Duration::from_secs(600));
-    let over = Deadline::after(Duration::ZERO);
+    let past_deadline = Deadline::after(Duration::ZERO);
     for (case, parts, request, deadline, expected) in [
         (
             "lists in lists, patched",
@@ -377,14 +377,14 @@ async fn the_size_of_mutated_objects_is_limited() {
             "no time, patched",
             vec![patch(&labels)],
             large(10, 0),
-            over,
+            past_deadline,
             Some(FailureKind::Timeout),
         ),
         (
             "no time, applied",
             vec![apply(&labels)],
             large(10, 0),
-            over,
+            past_deadline,
             Some(FailureKind::Timeout),
         ),
         ("a few copies", vec![patch(&labels)], large(10, 0), ample, None),
@@ -486,19 +486,19 @@ fn an_expression_of_the_wrong_type_is_refused() {
 #[test]
 fn the_depth_of_nested_variables_is_limited() {
     let mut compiler = PolicyCompiler::new(false);
-    let mut last = "1".to_owned();
-    let mut refused = None;
+    let mut last_expression = "1".to_owned();
+    let mut refusal = None;
     for number in 0..64 {
-        match compiler.compile(Role::Variable, &format!("{last}{}", "+1".repeat(20))) {
+        match compiler.compile(Role::Variable, &format!("{last_expression}{}", "+1".repeat(20))) {
             Ok(value) => compiler.define(&format!("v{number}"), value),
             Err(error) => {
-                refused = Some((number, error));
+                refusal = Some((number, error));
                 break;
             }
         }
-        last = format!("variables.v{number}");
+        last_expression = format!("variables.v{number}");
     }
-    assert_eq!(refused, Some((9, ConditionError::TooDeep(200))));
+    assert_eq!(refusal, Some((9, ConditionError::TooDeep(200))));
 }
 
 #[tokio::test]
@@ -507,11 +507,11 @@ async fn all_expressions_of_a_policy_share_a_cost_limit() {
     let costly = "validate lists.range(100).all(x, lists.range(1000).all(y, x + y >= 0))";
     let expected =
         "validation failed due to running out of cost budget, no further validation rules will be run";
-    let shown_of =
-        |parts: Vec<&'static str>| async move { shown(admit(&parts, bound(&[Action::Deny])).await) };
-    assert_eq!(shown_of(vec![costly; 5]).await, "allow");
-    let shown = shown_of(vec![costly; 20]).await;
-    assert!(shown.ends_with(expected), "{shown}");
+    let describe_admission =
+        |parts: Vec<&'static str>| async move { describe(admit(&parts, bound(&[Action::Deny])).await) };
+    assert_eq!(describe_admission(vec![costly; 5]).await, "allow");
+    let description = describe_admission(vec![costly; 20]).await;
+    assert!(description.ends_with(expected), "{description}");
 }
 
 #[tokio::test]
@@ -526,7 +526,7 @@ async fn a_policy_with_parameters_is_refused_without_a_cluster() {
         .admit(&Arc::new(pod()), Deadline::after(Duration::from_secs(60)))
         .await;
     assert!(
-        shown(answer).ends_with(
+        describe(answer).ends_with(
             "failed to configure binding: its parameters (v1/ConfigMap) are looked up in a cluster, and none is configured; \
              write `cluster: {}`, or with `run` name a file that has them with `--cluster`"
         )

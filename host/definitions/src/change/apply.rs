@@ -28,27 +28,27 @@ pub(crate) fn apply(
     destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
 ) -> Result<Change, PlanError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    let mut read = set.reads.text(name, text);
-    let mut mistakes = read.mistakes.clone();
+    let mut read_file = set.reads.text(name, text);
+    let mut mistakes = read_file.mistakes.clone();
     // At this point, only conflicts between names in the text are mistakes. References, such as that of a binding to
     // its policy, are checked later, because the policy may be in another file.
-    Chains::default().add_all(read.definitions.iter().flatten(), &mut mistakes);
+    Chains::default().add_all(read_file.definitions.iter().flatten(), &mut mistakes);
     mistakes.into_result(())?;
-    let items = without_lists(text, set, &read);
+    let items = without_lists(text, set, &read_file);
     let text = items.as_deref().unwrap_or(text);
     if items.is_some() {
-        read = set.reads.text(name, text);
+        read_file = set.reads.text(name, text);
     }
-    let applied = DefinitionInText::all(text, name, set, &read)?;
+    let applied = DefinitionInText::all(text, name, set, &read_file)?;
 
     let mut mistakes = Mistakes::new();
     let existing = set.read(&mut mistakes);
     let definitions = set.definitions_in(&existing);
-    let goals = applied.iter().map(|one| {
-        if let Some(definition) = replaced(&definitions, one, &applied) {
-            return one.replacing(definition, set, &existing, expected);
+    let goals = applied.iter().map(|applied_definition| {
+        if let Some(definition) = find_replaced(&definitions, applied_definition, &applied) {
+            return applied_definition.replacing(definition, set, &existing, expected);
         }
-        let id = one.id.clone();
+        let id = applied_definition.id.clone();
         if let Some(path) = unusable(set, &id) {
             let location = Location::of_file(path.display().to_string());
             return match expected {
@@ -83,19 +83,19 @@ pub(crate) fn apply(
         let mut targets = goals.iter().filter_map(WriteTarget::target);
         targets.any(|target| (target.file, target.document) == (file, document))
     };
-    let mut whole = Vec::new();
-    for (file, read) in existing.iter().enumerate() {
-        let documents = read.definitions.iter().enumerate();
-        let kept = documents.filter(|(index, _)| !is_replaced(file, *index));
-        whole.extend(kept.flat_map(|(_, definitions)| definitions).cloned());
+    let mut all_definitions = Vec::new();
+    for (file, existing_file) in existing.iter().enumerate() {
+        let documents = existing_file.definitions.iter().enumerate();
+        let kept_documents = documents.filter(|(index, _)| !is_replaced(file, *index));
+        all_definitions.extend(kept_documents.flat_map(|(_, definitions)| definitions).cloned());
     }
     let documents = applied
         .iter()
         .zip(&goals)
-        .map(|(one, goal)| one.document.within(goal.directory(set)));
+        .map(|(applied_definition, goal)| applied_definition.document.within(goal.directory(set)));
     let new = set.reads.documents(documents.collect(), Mistakes::new());
-    whole.extend(new.definitions.into_iter().flatten());
-    chains::define(&whole, mistakes)?;
+    all_definitions.extend(new.definitions.into_iter().flatten());
+    chains::define(&all_definitions, mistakes)?;
     Ok(change(set, &applied, goals))
 }
 
@@ -105,9 +105,9 @@ pub(crate) fn chains_of(
     name: &str,
     destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
 ) -> Result<Vec<ChainDefinition>, PlanError> {
-    let read = set.reads.text(name, text);
+    let read_file = set.reads.text(name, text);
     let existing = set.read(&mut Mistakes::new());
-    let (new, old) = (set.reads.definitions([&read]), set.definitions_in(&existing));
+    let (new, old) = (set.reads.definitions([&read_file]), set.definitions_in(&existing));
     let directory = |definition: &ParsedDefinition<'_>| {
         let replaced = old.iter().find(|old| old.id.is(&definition.id));
         let (kind, path) = match replaced.and_then(|old| set.files().get(old.file)) {
@@ -120,9 +120,9 @@ pub(crate) fn chains_of(
         let first = new.iter().find(|definition| definition.document == index);
         document.within(first.and_then(directory).as_deref())
     };
-    let documents = read.documents.iter().enumerate().map(within).collect();
-    let read = set.reads.documents(documents, read.mistakes.clone());
-    let chains = chains::define(read.definitions.iter().flatten(), read.mistakes)?.chains;
+    let documents = read_file.documents.iter().enumerate().map(within).collect();
+    let resolved_file = set.reads.documents(documents, read_file.mistakes.clone());
+    let chains = chains::define(resolved_file.definitions.iter().flatten(), resolved_file.mistakes)?.chains;
     if chains.is_empty() {
         return Err(PlanError::Nothing(name.to_owned()));
     }
@@ -141,11 +141,11 @@ impl<'a> DefinitionInText<'a> {
         text: &'a str,
         name: &str,
         set: &DefinitionSet,
-        read: &'a ReadFile,
+        read_file: &'a ReadFile,
     ) -> Result<Vec<Self>, PlanError> {
-        let documents = &read.documents;
+        let documents = &read_file.documents;
         let mut all = Vec::new();
-        for definition in set.reads.definitions([read]) {
+        for definition in set.reads.definitions([read_file]) {
             let Some(document) = documents.get(definition.document) else {
                 continue;
             };
@@ -184,7 +184,7 @@ impl<'a> DefinitionInText<'a> {
             // The parsed values of an entry are compared, not its text, because the store may have reformatted it.
             _ => {
                 let new = self
-                    .merged(definition)
+                    .merge_with(definition)
                     .unwrap_or_else(|| self.document.root_ignoring_mistakes().json());
                 !definition.is_item() && definition.root.json() == new
             }
@@ -198,7 +198,7 @@ impl<'a> DefinitionInText<'a> {
     fn text(&self, kind: StoreKind, path: &Path, replaced: Option<&ParsedDefinition<'_>>) -> String {
         let is_json = kind == StoreKind::Entries || document::is_named_json(path);
         let replaced = replaced.filter(|_| kind == StoreKind::Entries);
-        let merged = replaced.and_then(|replaced| self.merged(replaced));
+        let merged = replaced.and_then(|replaced| self.merge_with(replaced));
         let text = match (merged, self.document.syntax()) {
             (Some(merged), _) => pretty_json(&merged),
             (None, DocumentSyntax::Yaml) if is_json => {
@@ -215,8 +215,8 @@ impl<'a> DefinitionInText<'a> {
 
     /// Returns the object to store when this document replaces the definition `replaced`. `None` means that the
     /// document is stored unchanged.
-    fn merged(&self, replaced: &ParsedDefinition<'_>) -> Option<Json> {
-        let form = &replaced.read.form;
+    fn merge_with(&self, replaced: &ParsedDefinition<'_>) -> Option<Json> {
+        let form = &replaced.read_definition.form;
         form.merge(
             self.document.root_ignoring_mistakes().json(),
             &replaced.root.json(),
@@ -225,13 +225,13 @@ impl<'a> DefinitionInText<'a> {
 }
 
 /// Returns the text with the items of each list as separate documents; `None` if the text contains no list.
-fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<String> {
-    let definitions = set.reads.definitions([read]);
+fn without_lists(text: &str, set: &DefinitionSet, read_file: &ReadFile) -> Option<String> {
+    let definitions = set.reads.definitions([read_file]);
     if !definitions.iter().any(ParsedDefinition::is_item) {
         return None;
     }
-    let documents = &read.documents;
-    let each = definitions.iter().filter_map(|definition| {
+    let documents = &read_file.documents;
+    let texts = definitions.iter().filter_map(|definition| {
         let document = documents.get(definition.document)?;
         Some(if definition.is_item() {
             document::to_yaml(&definition.root.json())
@@ -239,7 +239,7 @@ fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<Str
             document.text_in(text, documents.len() == 1).to_owned()
         })
     });
-    Some(each.collect::<Vec<_>>().join("\n---\n"))
+    Some(texts.collect::<Vec<_>>().join("\n---\n"))
 }
 
 enum WriteTarget<'d, 'a> {
@@ -278,20 +278,26 @@ fn content(text: &str) -> &str {
     text.strip_prefix("---\n").unwrap_or(text)
 }
 
-fn replaced<'d, 'a>(
+fn find_replaced<'d, 'a>(
     existing: &'d [ParsedDefinition<'a>],
-    one: &DefinitionInText<'_>,
+    new_definition: &DefinitionInText<'_>,
     applied: &[DefinitionInText<'_>],
 ) -> Option<&'d ParsedDefinition<'a>> {
-    let same: Vec<_> = existing.iter().filter(|other| other.id.is(&one.id)).collect();
-    let siblings = applied.iter().filter(|other| other.id.is(&one.id)).count();
+    let same: Vec<_> = existing
+        .iter()
+        .filter(|other| other.id.is(&new_definition.id))
+        .collect();
+    let sibling_count = applied
+        .iter()
+        .filter(|other| other.id.is(&new_definition.id))
+        .count();
     match same.as_slice() {
-        [only] if siblings == 1 => Some(*only),
+        [only] if sibling_count == 1 => Some(*only),
         // A mutating and a validating chain may have the same name. In this case, the document replaces the chain that
         // has the same phase as the document.
         several => several.iter().copied().find(|other| {
             let phase = other.chain().map(|chain| chain.phase);
-            phase.is_some() && phase == one.phase
+            phase.is_some() && phase == new_definition.phase
         }),
     }
 }
@@ -300,18 +306,18 @@ fn change(set: &DefinitionSet, applied: &[DefinitionInText<'_>], goals: Vec<Writ
     let mut files = set.files().to_vec();
     let mut unusable = set.unusable().to_vec();
     let mut effects = Vec::new();
-    for (one, goal) in applied.iter().zip(goals) {
+    for (definition, goal) in applied.iter().zip(goals) {
         let effect = match goal {
             WriteTarget::Keep(_) => AppliedEffect::Unchanged,
             WriteTarget::Replace(target) => {
                 if let Some(file) = files.get_mut(target.file) {
-                    file.text = one.text(file.kind, &file.path, Some(target));
+                    file.text = definition.text(file.kind, &file.path, Some(target));
                 }
                 AppliedEffect::Changed
             }
             WriteTarget::Overwrite(path) => {
                 unusable.retain(|file| file.path != path);
-                let text = one.text(StoreKind::Entries, &path, None);
+                let text = definition.text(StoreKind::Entries, &path, None);
                 files.push(DefinitionFile::entry(path, text, None));
                 AppliedEffect::Changed
             }
@@ -320,12 +326,12 @@ fn change(set: &DefinitionSet, applied: &[DefinitionInText<'_>], goals: Vec<Writ
                     StoreKind::Files => free_path(path, &files),
                     StoreKind::Entries => path,
                 };
-                let text = one.text(kind, &path, None);
+                let text = definition.text(kind, &path, None);
                 files.push(DefinitionFile::new(kind, path, text));
                 AppliedEffect::Created
             }
         };
-        effects.push((one.id.clone(), effect));
+        effects.push((definition.id.clone(), effect));
     }
     let new = set.with_contents(files).with_unusable(unusable);
     Change::between(set, new, effects)

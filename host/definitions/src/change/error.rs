@@ -34,8 +34,8 @@ impl PlanError {
     pub(super) fn unknown<T: std::fmt::Display>(
         noun: &str,
         name: &str,
-        others: impl Iterator<Item = T>,
+        existing_names: impl Iterator<Item = T>,
     ) -> Self {
-        Self::Unknown(format!("{noun}{name}{}", did_you_mean(name, others)))
+        Self::Unknown(format!("{noun}{name}{}", did_you_mean(name, existing_names)))
     }
 }

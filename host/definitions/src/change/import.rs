@@ -82,27 +82,28 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
     let mut mistakes = Mistakes::new();
     let documents: Vec<_> = files.iter().map(|file| file.documents(&mut mistakes)).collect();
     mistakes.into_result(())?;
-    let read = |documents| Reads::default().documents(documents, Mistakes::new());
-    let read: Vec<ReadFile> = documents.into_iter().map(read).collect();
-    let skipped = read
+    let read_documents = |documents| Reads::default().documents(documents, Mistakes::new());
+    let read_files: Vec<ReadFile> = documents.into_iter().map(read_documents).collect();
+    let skipped = read_files
         .iter()
         .flat_map(|file| &file.mistakes)
         .map(|mistake| format!("{}: {}", mistake.location, mistake.message))
         .collect();
-    let (mut entries, mut chains) = entries(&read);
+    let (mut entries, mut chains) = entries(&read_files);
     let mut text = String::new();
-    let preceding: Vec<Arc<str>> = chains.iter().flat_map(preceding).collect();
+    let canary_names: Vec<Arc<str>> = chains.iter().flat_map(canary_names_of).collect();
     for chain in &mut chains {
         let mut parts: Vec<_> = entries
             .iter_mut()
             .filter(|entry| entry.is_part_of(chain))
             .collect();
-        let stays =
-            |entry: &&mut ImportEntry<'_>| entry.result == ImportResult::Invalid || entry.stays().is_some();
-        if parts.iter().any(stays) {
+        let is_unconverted = |entry: &&mut ImportEntry<'_>| {
+            entry.result == ImportResult::Invalid || entry.result_of_kind().is_some()
+        };
+        if parts.iter().any(is_unconverted) {
             continue;
         }
-        let outcome = if preceding.iter().any(|preceding| **preceding == chain.name) {
+        let outcome = if canary_names.iter().any(|canary_name| **canary_name == chain.name) {
             let note = "it is a canary, which has no native form";
             Conversion::without_text(&chain.name, ImportResult::Kept, vec![note.to_owned()])
         } else {
@@ -113,19 +114,22 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
             entry.chain = Some(outcome.name.clone());
             entry.notes.clone_from(&outcome.notes);
             if outcome.result == ImportResult::Kept {
-                text.push_str(&entry.text(files, &read));
+                text.push_str(&entry.text(files, &read_files));
             }
         }
         text.push_str(&outcome.text);
     }
     for entry in &mut entries {
-        let Some((result, note)) = entry.stays().filter(|_| entry.result != ImportResult::Invalid) else {
+        let Some((result, note)) = entry
+            .result_of_kind()
+            .filter(|_| entry.result != ImportResult::Invalid)
+        else {
             continue;
         };
         entry.result = result;
         entry.notes.push(note.to_owned());
         if result == ImportResult::Kept {
-            text.push_str(&entry.text(files, &read));
+            text.push_str(&entry.text(files, &read_files));
         }
     }
     Ok(Import {
@@ -138,30 +142,30 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
 fn entries(files: &[ReadFile]) -> (Vec<ImportEntry<'_>>, Vec<ChainDefinition>) {
     let mut chains = Chains::default();
     let mut entries: Vec<_> = Reads::default()
-        .definitions_or(files, |read| {
-            let name = read.names().first().map(|name| name.name.clone());
+        .definitions_or(files, |read_definition| {
+            let name = read_definition.names().first().map(|name| name.name.clone());
             Some(DefinitionId {
-                kind: read.kind.name.to_owned(),
+                kind: read_definition.kind.name.to_owned(),
                 name: name.unwrap_or_default(),
             })
         })
         .into_iter()
         .map(|definition| {
-            let mut wrong = definition.read.mistakes.clone();
-            if wrong.is_empty() {
-                chains.add(definition.read, &mut wrong);
+            let mut mistakes = definition.read_definition.mistakes.clone();
+            if mistakes.is_empty() {
+                chains.add(definition.read_definition, &mut mistakes);
             }
-            ImportEntry::new(definition, &wrong)
+            ImportEntry::new(definition, &mistakes)
         })
         .collect();
-    let mut unbound = Mistakes::new();
-    let chains = chains.definitions(&mut unbound).chains;
-    for mistake in &unbound {
-        let before = |entry: &&mut ImportEntry<'_>| {
+    let mut chain_mistakes = Mistakes::new();
+    let chains = chains.definitions(&mut chain_mistakes).chains;
+    for mistake in &chain_mistakes {
+        let starts_before = |entry: &&mut ImportEntry<'_>| {
             let start = entry.definition.root.location();
             start.file == mistake.location.file && start.line <= mistake.location.line
         };
-        if let Some(entry) = entries.iter_mut().rfind(before) {
+        if let Some(entry) = entries.iter_mut().rfind(starts_before) {
             entry.result = ImportResult::Invalid;
             entry.notes.push(mistake.to_string());
         }
@@ -177,30 +181,30 @@ struct ImportEntry<'a> {
 }
 
 impl<'a> ImportEntry<'a> {
-    fn new(definition: ParsedDefinition<'a>, wrong: &Mistakes) -> Self {
+    fn new(definition: ParsedDefinition<'a>, mistakes: &Mistakes) -> Self {
         Self {
             definition,
-            result: if wrong.is_empty() {
+            result: if mistakes.is_empty() {
                 ImportResult::LeftOut
             } else {
                 ImportResult::Invalid
             },
             chain: None,
-            notes: wrong.iter().map(ToString::to_string).collect(),
+            notes: mistakes.iter().map(ToString::to_string).collect(),
         }
     }
 
     /// Returns the result of importing this definition, with the reason, if all documents of its kind have the same
     /// result. Returns `None` if the result depends on the document.
-    fn stays(&self) -> Option<(ImportResult, &'static str)> {
-        let ReadDefinition { form, kind, .. } = &**self.definition.read;
+    fn result_of_kind(&self) -> Option<(ImportResult, &'static str)> {
+        let ReadDefinition { form, kind, .. } = &**self.definition.read_definition;
         form.import(kind)
     }
 
-    fn text(&self, files: &[DefinitionFile], read: &[ReadFile]) -> String {
+    fn text(&self, files: &[DefinitionFile], read_files: &[ReadFile]) -> String {
         let index = self.definition.file;
-        let file = files.get(index).zip(read.get(index));
-        file.map(|(file, read)| document_text(&self.definition, file, &read.documents))
+        let file = files.get(index).zip(read_files.get(index));
+        file.map(|(file, read_file)| document_text(&self.definition, file, &read_file.documents))
             .unwrap_or_default()
     }
 
@@ -222,8 +226,8 @@ impl<'a> ImportEntry<'a> {
 
 fn document_text(definition: &ParsedDefinition<'_>, file: &DefinitionFile, documents: &[Document]) -> String {
     if !definition.is_item() {
-        let whole = text_of(definition, file, documents).unwrap_or_default();
-        let text = whole.trim_start_matches('\u{feff}').trim_end();
+        let full_text = text_of(definition, file, documents).unwrap_or_default();
+        let text = full_text.trim_start_matches('\u{feff}').trim_end();
         let mark = if text.starts_with("---") { "" } else { "---\n" };
         return format!("{mark}{text}\n");
     }
@@ -236,7 +240,7 @@ fn document_text(definition: &ParsedDefinition<'_>, file: &DefinitionFile, docum
             .map(|list| list.root_ignoring_mistakes().json());
         let version = list.and_then(|list| list.get("apiVersion").cloned());
         if !fields.contains_key("kind") {
-            fields.insert("kind".to_owned(), definition.read.kind.name.into());
+            fields.insert("kind".to_owned(), definition.read_definition.kind.name.into());
             fields.insert("apiVersion".to_owned(), version.unwrap_or_default());
         }
     }
@@ -267,9 +271,9 @@ impl Conversion {
             let note = "nothing is called for it: it has no rules, no binding, or is paused";
             return outcome(ImportResult::LeftOut, vec![note.to_owned()]);
         }
-        let foreign = compare::foreign(chain);
-        if !foreign.is_empty() {
-            return outcome(ImportResult::Kept, foreign);
+        let foreign_properties = compare::foreign_properties(chain);
+        if !foreign_properties.is_empty() {
+            return outcome(ImportResult::Kept, foreign_properties);
         }
         // Relative paths of modules become absolute, because the new file may be in a different directory.
         for plugin in chain.stages.iter_mut().flat_map(StageDefinition::plugins_mut) {
@@ -280,19 +284,19 @@ impl Conversion {
             }
         }
         let text = document::to_yaml(&write::chain(chain, &name));
-        let read = match load_text(&target.display().to_string(), &text) {
-            Ok(read) => read,
+        let native_chains = match load_text(&target.display().to_string(), &text) {
+            Ok(chains) => chains,
             Err(mistakes) => {
                 let reason = |mistake: &Mistake| format!("{}: {}", mistake.path, mistake.message);
                 return outcome(ImportResult::Kept, mistakes.iter().map(reason).collect());
             }
         };
-        let Some(read) = read.first() else {
+        let Some(native_chain) = native_chains.first() else {
             return outcome(ImportResult::Kept, Vec::new());
         };
-        let lost = compare::lost(chain, read);
-        if !lost.is_empty() {
-            return outcome(ImportResult::Kept, lost);
+        let lost_properties = compare::lost_properties(chain, native_chain);
+        if !lost_properties.is_empty() {
+            return outcome(ImportResult::Kept, lost_properties);
         }
         let mut notes = Vec::new();
         if name != chain.name {
@@ -300,7 +304,7 @@ impl Conversion {
         }
         for stage in &chain.stages {
             for note in stage.hook.differences_of_native() {
-                if !notes.iter().any(|known| known == note) {
+                if !notes.iter().any(|existing| existing == note) {
                     notes.push(note.to_owned());
                 }
             }
@@ -326,7 +330,7 @@ impl Conversion {
     }
 }
 
-fn preceding(chain: &ChainDefinition) -> impl Iterator<Item = Arc<str>> {
+fn canary_names_of(chain: &ChainDefinition) -> impl Iterator<Item = Arc<str>> {
     let specs = chain.stages.iter().map(|stage| &stage.spec);
     specs.flat_map(|spec| spec.yields_to.iter().map(|other| other.chain.clone()))
 }

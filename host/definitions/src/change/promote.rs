@@ -11,16 +11,16 @@ use crate::{
 
 /// A candidate never inherits these fields from the stage's plugin. When the candidate is promoted, all of them are
 /// taken from the candidate. For example, if only the stage's plugin has a `digest`, the `digest` is removed.
-const OWN: [&str; 3] = ["source", "digest", "refresh"];
+const CANDIDATE_FIELDS: [&str; 3] = ["source", "digest", "refresh"];
 /// The fields of a plugin that a candidate inherits. When a candidate is promoted, a field that the candidate omits
 /// keeps the value that it has in the stage's plugin.
-const SHARED: [&str; 3] = ["settings", "allow", "memory"];
+const INHERITED_FIELDS: [&str; 3] = ["settings", "allow", "memory"];
 
 pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, PlanError> {
     let location = with_candidate(&set.chains()?, id)?;
     let existing = set.read(&mut Mistakes::new());
-    let in_file = set.definitions_in(&existing);
-    let mut definitions = in_file.iter();
+    let existing_definitions = set.definitions_in(&existing);
+    let mut definitions = existing_definitions.iter();
     let unknown = || PlanError::Unknown(format!("stage {id}"));
     let definition = definitions
         .find(|definition| definition.root.object_at(&location).is_some())
@@ -62,9 +62,12 @@ fn loss_of_comments(path: &Path, before: &str, after: &str) -> Option<String> {
         };
         line.get(start?..).map(|comment| comment.trim_end().to_owned())
     };
-    let numbered = (1..).zip(before.lines());
-    let lost = numbered.filter(|(_, line)| comment(line).is_some_and(|comment| !after.contains(&comment)));
-    let lines: Vec<_> = lost.map(|(number, _): (u32, _)| number.to_string()).collect();
+    let numbered_lines = (1..).zip(before.lines());
+    let lost_lines =
+        numbered_lines.filter(|(_, line)| comment(line).is_some_and(|comment| !after.contains(&comment)));
+    let lines: Vec<_> = lost_lines
+        .map(|(number, _): (u32, _)| number.to_string())
+        .collect();
     (!lines.is_empty()).then(|| {
         format!(
             "{}: the definition is written anew, without the comments of the lines {}",
@@ -85,11 +88,11 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
         chain: chain.name.clone(),
         stage: stage.to_owned(),
     };
-    let is_meant = |(chain, stage): &(&ChainDefinition, &StageDefinition)| {
+    let is_match = |(chain, stage): &(&ChainDefinition, &StageDefinition)| {
         id.is(chain.phase, &chain.name, &stage.spec.name)
     };
-    let meant: Vec<_> = stages().filter(is_meant).collect();
-    match meant.as_slice() {
+    let matching_stages: Vec<_> = stages().filter(is_match).collect();
+    match matching_stages.as_slice() {
         [(_, stage)] if stage.candidate.is_some() => Ok(stage.location.clone()),
         [(_, stage)] => Err(PlanError::Conflict(format!(
             "{}: the stage {id} has no `candidate`, so there is nothing to promote",
@@ -107,14 +110,18 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
             };
             Err(PlanError::AmbiguousStage(format!(
                 "there are several stages of the name {id}; write {}",
-                enumerated(several.iter().map(|found| full(found).to_string()), "or")
+                enumerated(several.iter().map(|entry| full(entry).to_string()), "or")
             )))
         }
     }
 }
 
-fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, at: &Location) -> Option<&'j mut Map<String, Json>> {
-    if value.is_object() && node.location() == *at {
+fn object_at<'j>(
+    value: &'j mut Json,
+    node: &Node<'_>,
+    location: &Location,
+) -> Option<&'j mut Map<String, Json>> {
+    if value.is_object() && node.location() == *location {
         return value.as_object_mut();
     }
     let values: Vec<&mut Json> = match value {
@@ -123,7 +130,7 @@ fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, at: &Location) -> Option<
         _ => Vec::new(),
     };
     let mut pairs = node.children().into_iter().zip(values);
-    pairs.find_map(|((_, child), value)| object_at(value, &child, at))
+    pairs.find_map(|((_, child), value)| object_at(value, &child, location))
 }
 
 fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
@@ -134,10 +141,10 @@ fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
     };
     let mut candidate = stage.shift_remove(&key(stage, "candidate")?)?;
     let plugin = stage.get_mut(&key(stage, "plugin")?)?.as_object_mut()?;
-    for name in OWN.into_iter().chain(SHARED) {
+    for name in CANDIDATE_FIELDS.into_iter().chain(INHERITED_FIELDS) {
         match candidate.get_mut(name).map(Json::take) {
             Some(value) if !value.is_null() => drop(plugin.insert(name.to_owned(), value)),
-            _ if OWN.contains(&name) => drop(plugin.shift_remove(name)),
+            _ if CANDIDATE_FIELDS.contains(&name) => drop(plugin.shift_remove(name)),
             _ => {}
         }
     }

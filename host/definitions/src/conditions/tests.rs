@@ -31,7 +31,7 @@ fn read(conditions: &str) -> Result<Vec<(String, String)>, String> {
     native
 }
 
-fn listed(count: usize) -> String {
+fn condition_list(count: usize) -> String {
     let conditions: Vec<String> = (0..count)
         .map(|number| format!("{{ name: c{number}, expression: 'true' }}"))
         .collect();
@@ -42,7 +42,7 @@ fn listed(count: usize) -> String {
 fn conditions_are_read_with_names_and_expressions() {
     assert_eq!(read("[]"), Ok(Vec::new()));
     assert_eq!(read(""), Ok(Vec::new()));
-    let found = read(
+    let conditions = read(
         "[ { name: exclude-leases, expression: \"request.resource.resource != 'leases'\" }, { name: example.com/Own_1.x, \
          expression: '!has(object.metadata.labels)' } ]",
     );
@@ -51,10 +51,13 @@ fn conditions_are_read_with_names_and_expressions() {
         ("example.com/Own_1.x", "!has(object.metadata.labels)"),
     ];
     assert_eq!(
-        found,
+        conditions,
         Ok(expected.map(|(a, b)| (a.to_owned(), b.to_owned())).to_vec())
     );
-    assert_eq!(read(&listed(MatchCondition::MOST)).unwrap().len(), 64);
+    assert_eq!(
+        read(&condition_list(MatchCondition::MAX_COUNT)).unwrap().len(),
+        64
+    );
 }
 
 /// The mistakes are those that kube-apiserver reports about match conditions in webhook configurations.
@@ -107,7 +110,7 @@ fn mistakes_in_conditions_are_reported_with_their_locations() {
             "55: matchConditions[0].expresion: unknown field; known here: expression, name".to_owned(),
         ),
         (
-            &listed(65),
+            &condition_list(65),
             "22: matchConditions: there are 65 conditions; write 64 at most; several can be one, joined by `&&`"
                 .to_owned(),
         ),
@@ -128,10 +131,10 @@ fn an_expression_that_does_not_compile_is_a_mistake() {
         "request.x == 1",
         "  ",
     ] {
-        let why = MatchCondition::compile("a", expression).unwrap_err();
-        let found = read(&format!("[ {{ name: a, expression: '{expression}' }} ]"));
-        let expected = format!("47: matchConditions[0].expression: {why}");
-        assert_eq!(found, Err(expected.clone()), "{expression}");
+        let reason = MatchCondition::compile("a", expression).unwrap_err();
+        let actual = read(&format!("[ {{ name: a, expression: '{expression}' }} ]"));
+        let expected = format!("47: matchConditions[0].expression: {reason}");
+        assert_eq!(actual, Err(expected.clone()), "{expression}");
         let both = read(&format!("[ {{ name: -a, expression: '{expression}' }} ]")).unwrap_err();
         let (name, rest) = both.split_once('\n').unwrap();
         assert!(

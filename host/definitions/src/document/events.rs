@@ -21,19 +21,19 @@ pub(super) struct YamlEvents<'t> {
     text: &'t str,
     parser: Parser<'t, StrInput<'t>>,
     limit: usize,
-    recorded: Vec<(Event<'t>, Span)>,
+    recorded_events: Vec<(Event<'t>, Span)>,
     /// The lists and maps that are being recorded, so that an alias can repeat them later. Each is written as (number
-    /// of its anchor or 0, index of its first event in `recorded`).
-    recording: Vec<(usize, usize)>,
+    /// of its anchor or 0, index of its first event in `recorded_events`).
+    open_recordings: Vec<(usize, usize)>,
     anchors: HashMap<usize, Range<usize>>,
-    /// The events that are still to be repeated because of an alias, as ranges of indexes in `recorded`. There is one
-    /// range for each level of nesting, because a repeated list may contain an alias itself.
-    repeating: Vec<Range<usize>>,
+    /// The events that are still to be repeated because of an alias, as ranges of indexes in `recorded_events`. There
+    /// is one range for each level of nesting, because a repeated list may contain an alias itself.
+    repeated_ranges: Vec<Range<usize>>,
     /// The position of the last event from the parser. It stays the same while events are repeated for an alias.
-    written: Position,
-    values: usize,
+    parser_position: Position,
+    value_count: usize,
     /// The number of values that aliases have repeated so far.
-    repeated: usize,
+    repeated_count: usize,
     /// The size that all values repeated by aliases have so far, in bytes of JSON.
     repeated_bytes: usize,
 }
@@ -50,21 +50,21 @@ impl<'t> YamlEvents<'t> {
             text,
             parser: Parser::new_from_str_with_options(text, options),
             limit,
-            recorded: Vec::new(),
-            recording: Vec::new(),
+            recorded_events: Vec::new(),
+            open_recordings: Vec::new(),
             anchors: HashMap::new(),
-            repeating: Vec::new(),
-            written: Position { line: 1, column: 1 },
-            values: 0,
-            repeated: 0,
+            repeated_ranges: Vec::new(),
+            parser_position: Position { line: 1, column: 1 },
+            value_count: 0,
+            repeated_count: 0,
             repeated_bytes: 0,
         }
     }
 
     pub(super) fn next(&mut self) -> Result<Option<(Event<'t>, Span)>, SyntaxMistake> {
-        let repeated = self.next_repeated();
-        let is_repeated = repeated.is_some();
-        let (event, span) = match repeated {
+        let repeated_event = self.next_repeated();
+        let is_repeated = repeated_event.is_some();
+        let (event, span) = match repeated_event {
             Some(event) => event,
             None => match self.parser.next_event().transpose() {
                 Ok(None) => return Ok(None),
@@ -76,7 +76,7 @@ impl<'t> YamlEvents<'t> {
             },
         };
         if !is_repeated {
-            self.written = position(span.start);
+            self.parser_position = position(span.start);
         }
         self.count(&event, is_repeated)?;
         if let Event::Alias(anchor) = event {
@@ -87,7 +87,7 @@ impl<'t> YamlEvents<'t> {
                     "write the value out",
                 ));
             };
-            self.repeating.push(events.clone());
+            self.repeated_ranges.push(events.clone());
         }
         Ok(Some((event, span)))
     }
@@ -111,11 +111,11 @@ impl<'t> YamlEvents<'t> {
     }
 
     fn next_repeated(&mut self) -> Option<(Event<'t>, Span)> {
-        while let Some(events) = self.repeating.last_mut() {
-            if let Some(event) = events.next().and_then(|index| self.recorded.get(index)) {
+        while let Some(events) = self.repeated_ranges.last_mut() {
+            if let Some(event) = events.next().and_then(|index| self.recorded_events.get(index)) {
                 return Some(event.clone());
             }
-            self.repeating.pop();
+            self.repeated_ranges.pop();
         }
         None
     }
@@ -127,21 +127,27 @@ impl<'t> YamlEvents<'t> {
             Event::SequenceStart(..) | Event::MappingStart(..) | Event::Alias(_) => 1,
             _ => return Ok(()),
         };
-        self.values += 1;
-        if self.values > MOST_VALUES {
-            return Err(SyntaxMistake::too_many(self.written));
+        self.value_count += 1;
+        if self.value_count > MOST_VALUES {
+            return Err(SyntaxMistake::too_many(self.parser_position));
         }
         if !is_repeated {
             return Ok(());
         }
-        self.repeated += 1;
+        self.repeated_count += 1;
         self.repeated_bytes += bytes;
         if self.repeated_bytes > self.limit {
-            return Err(SyntaxMistake::too_large(self.written, self.limit));
+            return Err(SyntaxMistake::too_large(self.parser_position, self.limit));
         }
-        if self.values > UNCHECKED_VALUES && self.repeated > MOST_REPEATED * (self.values - self.repeated) {
+        if self.value_count > UNCHECKED_VALUES
+            && self.repeated_count > MOST_REPEATED * (self.value_count - self.repeated_count)
+        {
             let message = "the aliases (`*name`) up to here repeat over 99 times as much as is written";
-            return Err(SyntaxMistake::new(self.written, message, "write the values out"));
+            return Err(SyntaxMistake::new(
+                self.parser_position,
+                message,
+                "write the values out",
+            ));
         }
         Ok(())
     }
@@ -151,17 +157,17 @@ impl<'t> YamlEvents<'t> {
             Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..) => event.anchor_id(),
             _ => None,
         };
-        if anchor.is_none() && self.recording.is_empty() {
+        if anchor.is_none() && self.open_recordings.is_empty() {
             return;
         }
-        let index = self.recorded.len();
-        self.recorded.push((event.clone(), span));
+        let index = self.recorded_events.len();
+        self.recorded_events.push((event.clone(), span));
         match event {
             Event::SequenceStart(..) | Event::MappingStart(..) => {
-                self.recording.push((anchor.unwrap_or_default(), index));
+                self.open_recordings.push((anchor.unwrap_or_default(), index));
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                if let Some((anchor, start)) = self.recording.pop() {
+                if let Some((anchor, start)) = self.open_recordings.pop() {
                     self.anchors.insert(anchor, start..index + 1);
                 }
             }

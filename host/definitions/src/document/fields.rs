@@ -14,13 +14,13 @@ pub struct Fields<'a> {
     node: Node<'a>,
     entries: &'a [TreeEntry],
     any_case: bool,
-    known: Vec<&'static str>,
+    known_names: Vec<&'static str>,
     ignores_others: bool,
 }
 
 impl Drop for Fields<'_> {
     fn drop(&mut self) {
-        if !self.known.is_empty() && !self.ignores_others {
+        if !self.known_names.is_empty() && !self.ignores_others {
             self.report_others();
         }
     }
@@ -32,7 +32,7 @@ impl<'a> Fields<'a> {
             node,
             entries,
             any_case,
-            known: Vec::new(),
+            known_names: Vec::new(),
             ignores_others: false,
         }
     }
@@ -55,8 +55,8 @@ impl<'a> Fields<'a> {
 
     /// Returns the field `name` if it is present.
     pub fn optional(&mut self, name: &'static str) -> Option<Node<'a>> {
-        self.known.push(name);
-        let entry = self.entries.iter().find(|entry| self.is(entry, name))?;
+        self.known_names.push(name);
+        let entry = self.entries.iter().find(|entry| self.is_named(entry, name))?;
         let node = self.node.field(&entry.key, &entry.value);
         (!node.is_null()).then_some(node)
     }
@@ -116,20 +116,20 @@ impl<'a> Fields<'a> {
     /// Returns whether the field `name` is present.
     pub fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| {
-            self.is(entry, name) && !matches!(entry.value.value, super::tree::DocumentValue::Null)
+            self.is_named(entry, name) && !matches!(entry.value.value, super::tree::DocumentValue::Null)
         })
     }
 
     /// Returns whether the field `name` is present with the value `null`.
     pub fn is_null(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| {
-            self.is(entry, name) && matches!(entry.value.value, super::tree::DocumentValue::Null)
+            self.is_named(entry, name) && matches!(entry.value.value, super::tree::DocumentValue::Null)
         })
     }
 
     /// Accepts the fields `names` without reading their values.
     pub fn ignore(&mut self, names: &[&'static str]) {
-        self.known.extend(names);
+        self.known_names.extend(names);
     }
 
     /// Accepts those of the fields `names` that are present, without reading their values. The missing ones stay
@@ -137,25 +137,30 @@ impl<'a> Fields<'a> {
     pub fn ignore_present(&mut self, names: &[&'static str]) {
         let entries = self.entries;
         let is_there = |name: &&'static str| entries.iter().any(|entry| entry.key == *name);
-        self.known.extend(names.iter().copied().filter(is_there));
+        self.known_names.extend(names.iter().copied().filter(is_there));
     }
 
     /// Reports the field `name` as known but unsupported if it is present, with this message and fix.
-    pub fn refuse(&mut self, name: &'static str, why: &str, fix: &str) {
-        self.known.push(name);
-        if let Some(entry) = self.entries.iter().find(|entry| self.is(entry, name)) {
+    pub fn refuse(&mut self, name: &'static str, message: &str, fix: &str) {
+        self.known_names.push(name);
+        if let Some(entry) = self.entries.iter().find(|entry| self.is_named(entry, name)) {
             let path = self.node.path_of(&entry.key);
             self.node
-                .report(self.node.mistake_at(entry.key_position, path, why, fix));
+                .report(self.node.mistake_at(entry.key_position, path, message, fix));
         }
     }
 
     fn report_others(&self) {
-        let mut first: Vec<(&'static str, Position)> = Vec::new();
+        let mut first_positions: Vec<(&'static str, Position)> = Vec::new();
         let absent = self.absent();
         for entry in self.entries {
             let path = || self.node.path_of(&entry.key);
-            let Some(name) = self.known.iter().copied().find(|name| self.is(entry, name)) else {
+            let Some(name) = self
+                .known_names
+                .iter()
+                .copied()
+                .find(|name| self.is_named(entry, name))
+            else {
                 let fix = self.suggestion(&entry.key, &absent);
                 self.node.report(
                     self.node
@@ -165,19 +170,19 @@ impl<'a> Fields<'a> {
             };
             // If case is ignored, the same field can be written twice, for example as `name` and as `Name`. The second
             // one is reported as a mistake.
-            match first.iter().find(|(seen, _)| *seen == name) {
+            match first_positions.iter().find(|(first_name, _)| *first_name == name) {
                 Some((_, position)) => {
                     let SyntaxMistake { message, fix, .. } =
                         SyntaxMistake::duplicate(entry.key_position, name, *position);
                     self.node
                         .report(self.node.mistake_at(entry.key_position, path(), message, fix));
                 }
-                None => first.push((name, entry.key_position)),
+                None => first_positions.push((name, entry.key_position)),
             }
         }
     }
 
-    fn is(&self, entry: &TreeEntry, name: &str) -> bool {
+    fn is_named(&self, entry: &TreeEntry, name: &str) -> bool {
         if self.any_case {
             entry.key.eq_ignore_ascii_case(name)
         } else {
@@ -186,18 +191,18 @@ impl<'a> Fields<'a> {
     }
 
     fn absent(&self) -> Vec<&'static str> {
-        let is_absent = |name: &&str| !self.entries.iter().any(|entry| self.is(entry, name));
-        self.known.iter().copied().filter(is_absent).collect()
+        let is_absent = |name: &&str| !self.entries.iter().any(|entry| self.is_named(entry, name));
+        self.known_names.iter().copied().filter(is_absent).collect()
     }
 
     fn suggestion(&self, key: &str, absent: &[&'static str]) -> String {
         match similar(key, absent.iter().copied()).first() {
             Some(name) => format!("did you mean `{name}`?"),
             None => {
-                let mut known = self.known.clone();
-                known.sort_unstable();
-                known.dedup();
-                format!("known here: {}", known.join(", "))
+                let mut names = self.known_names.clone();
+                names.sort_unstable();
+                names.dedup();
+                format!("known here: {}", names.join(", "))
             }
         }
     }

@@ -108,7 +108,7 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-const MOST: usize = 100;
+const LISTED_MAX: usize = 100;
 
 /// A list of mistakes, which is displayed with one mistake on each line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, thiserror::Error)]
@@ -154,14 +154,14 @@ impl Mistakes {
         self.0.sort();
         self.0.dedup();
         let all = self.0.len();
-        if let Some(first_left_out) = self.0.get(MOST) {
+        if let Some(first_left_out) = self.0.get(LISTED_MAX) {
             let summary = Mistake {
                 location: first_left_out.location.clone(),
                 path: String::new(),
-                message: format!("{} more mistakes from here on are not listed", all - MOST),
+                message: format!("{} more mistakes from here on are not listed", all - LISTED_MAX),
                 fix: "correct these first".to_owned(),
             };
-            self.0.truncate(MOST);
+            self.0.truncate(LISTED_MAX);
             self.0.push(summary);
         }
         Err(self)

@@ -97,7 +97,7 @@ impl Document {
 
     /// Returns the location at which the document begins.
     pub fn location(&self) -> Location {
-        self.at(self.root.position)
+        self.location_at(self.root.position)
     }
 
     pub(crate) fn syntax(&self) -> DocumentSyntax {
@@ -111,8 +111,8 @@ impl Document {
         }
         let start = self.root.span.start;
         let parts = parts(text);
-        let own = parts.into_iter().rfind(|part| part.start <= start);
-        own.and_then(|own| text.get(own)).unwrap_or(text)
+        let own_part = parts.into_iter().rfind(|part| part.start <= start);
+        own_part.and_then(|range| text.get(range)).unwrap_or(text)
     }
 
     /// Returns a copy of the document in which relative paths start in `directory`. If `directory` is `None`, a
@@ -131,7 +131,7 @@ impl Document {
         }
     }
 
-    fn at(&self, position: Position) -> Location {
+    fn location_at(&self, position: Position) -> Location {
         Location {
             file: self.file.clone(),
             line: position.line,
@@ -193,8 +193,8 @@ pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
 
 pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
     let name = path.display().to_string();
-    let read = file::read_with_metadata(path, LARGEST_FILE as u64);
-    let (bytes, metadata) = read.map_err(|error| {
+    let result = file::read_with_metadata(path, LARGEST_FILE as u64);
+    let (bytes, metadata) = result.map_err(|error| {
         if error.kind() == io::ErrorKind::FileTooLarge {
             let message = format!("the file has more than {LARGEST_FILE} bytes");
             Mistake::of_file(&name, message, "split it")
@@ -243,9 +243,9 @@ pub(crate) fn read_text_of(path: &Path, text: &str, mistakes: &mut Mistakes) -> 
 
 /// Reads the only document of a file. It is a mistake if there is none, or more than one.
 pub fn read_one(path: &Path, mistakes: &mut Mistakes) -> Option<Document> {
-    let before = mistakes.len();
+    let mistakes_before = mistakes.len();
     let documents = read_file(path, mistakes);
-    if mistakes.len() > before && documents.is_empty() {
+    if mistakes.len() > mistakes_before && documents.is_empty() {
         return None;
     }
     only(&path.display().to_string(), documents, mistakes)

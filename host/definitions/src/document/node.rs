@@ -68,7 +68,7 @@ impl<'a> Node<'a> {
 
     /// Returns the position of the value in its file.
     pub fn location(&self) -> Location {
-        self.document.at(self.value.position)
+        self.document.location_at(self.value.position)
     }
 
     /// Returns the path of the value in its document, such as `spec.stages[0].name`; empty for the whole document.
@@ -158,8 +158,9 @@ impl<'a> Node<'a> {
     }
 
     /// Returns the value that was read from another file. If the file has mistakes, reports them and returns `None`.
-    pub fn accept_read<T>(&self, read: Result<T, Mistakes>) -> Option<T> {
-        read.map_err(|mistakes| mistakes.into_iter().for_each(|mistake| self.report(mistake)))
+    pub fn accept_read<T>(&self, result: Result<T, Mistakes>) -> Option<T> {
+        result
+            .map_err(|mistakes| mistakes.into_iter().for_each(|mistake| self.report(mistake)))
             .ok()
     }
 
@@ -212,8 +213,8 @@ impl<'a> Node<'a> {
             let entry = children.get(key.parse::<usize>().ok()?)?;
             entry.0.is_none().then_some(entry)
         };
-        let found = exact.or_else(any_case).or_else(index);
-        found.map(|(_, node)| node.clone())
+        let child = exact.or_else(any_case).or_else(index);
+        child.map(|(_, node)| node.clone())
     }
 
     /// Returns the object that begins at this location: the value itself, or an object inside it.
@@ -252,8 +253,15 @@ impl<'a> Node<'a> {
         };
         let ambiguities = self.document.ambiguities.iter();
         ambiguities
-            .filter(|found| is_here(&found.path))
-            .map(|found| self.mistake_at(found.position, found.path.clone(), &found.message, &found.fix))
+            .filter(|ambiguity| is_here(&ambiguity.path))
+            .map(|ambiguity| {
+                self.mistake_at(
+                    ambiguity.position,
+                    ambiguity.path.clone(),
+                    &ambiguity.message,
+                    &ambiguity.fix,
+                )
+            })
             .collect()
     }
 
@@ -264,6 +272,6 @@ impl<'a> Node<'a> {
         message: impl Into<String>,
         fix: impl Into<String>,
     ) -> Mistake {
-        Mistake::new(&self.document.at(position), path, message, fix)
+        Mistake::new(&self.document.location_at(position), path, message, fix)
     }
 }

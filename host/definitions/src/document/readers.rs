@@ -50,12 +50,12 @@ pub fn network(node: &Node<'_>) -> Option<IpNet> {
     node.parse_with(parse)
 }
 
-/// Returns a reader of one of these words. Case matters. Messages call a word `what`, such as `failure policy`.
+/// Returns a reader of one of these words. Case matters. Messages call a word `noun`, such as `failure policy`.
 pub fn one_of<T: Copy>(
-    what: &'static str,
+    noun: &'static str,
     words: &'static [(&'static str, T)],
 ) -> impl Fn(&Node<'_>) -> Option<T> {
-    move |node| node.one_of(what, words)
+    move |node| node.one_of(noun, words)
 }
 
 /// Returns a reader of strings that converts them with `parse`. An error of `parse` becomes a mistake.

@@ -10,32 +10,32 @@ pub(super) fn as_spaces(text: &str) -> Cow<'_, str> {
     if !text.lines().any(is_indented_by_tab) {
         return Cow::Borrowed(text);
     }
-    let everywhere = 0..text.len();
-    let lenient = with_spaces(text, slice::from_ref(&everywhere));
-    Cow::Owned(with_spaces(text, &flow_collections(&lenient)))
+    let full_range = 0..text.len();
+    let spaced_text = with_spaces(text, slice::from_ref(&full_range));
+    Cow::Owned(with_spaces(text, &flow_collections(&spaced_text)))
 }
 
 fn with_spaces(text: &str, parts: &[Range<usize>]) -> String {
-    let mut written = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     let mut parts = parts.iter().peekable();
     for line in text.split_inclusive('\n') {
-        let start = written.len();
+        let start = output.len();
         while parts.next_if(|part| part.end <= start).is_some() {}
         let is_in = parts.peek().is_some_and(|part| part.start <= start);
         let content = line.trim_start_matches([' ', '\t']);
         if is_in {
-            written.extend(std::iter::repeat_n(' ', line.len() - content.len()));
-            written.push_str(content);
+            output.extend(std::iter::repeat_n(' ', line.len() - content.len()));
+            output.push_str(content);
         } else {
-            written.push_str(line);
+            output.push_str(line);
         }
     }
-    written
+    output
 }
 
 /// Returns the ranges of the outermost lists in brackets and maps in braces, up to the first syntax error.
 fn flow_collections(text: &str) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
+    let mut ranges = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);
     for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
         let bytes = span.byte_range().unwrap_or_default();
@@ -51,11 +51,11 @@ fn flow_collections(text: &str) -> Vec<Range<usize>> {
             Event::SequenceEnd | Event::MappingEnd if depth > 0 => {
                 depth -= 1;
                 if depth == 0 {
-                    found.push(start..bytes.end);
+                    ranges.push(start..bytes.end);
                 }
             }
             _ => {}
         }
     }
-    found
+    ranges
 }

@@ -77,11 +77,11 @@ fn a_file_is_split_into_documents() {
         let mut mistakes = Mistakes::new();
         let documents = read_text("f.yaml", text, &mut mistakes);
         assert_eq!(mistakes.to_string(), "");
-        let found: Vec<_> = documents
+        let json_texts: Vec<_> = documents
             .iter()
             .map(|document| document.root_ignoring_mistakes().json().to_string())
             .collect();
-        assert_eq!(found.join(" "), expected, "{text:?}");
+        assert_eq!(json_texts.join(" "), expected, "{text:?}");
     }
     let lines = |text| to_json("f.yaml", text).unwrap_err().to_string();
     assert_eq!(lines(" "), "f.yaml: there is no document in it");
@@ -431,16 +431,16 @@ fn each_reader_returns_a_value_or_one_mistake() {
         let mut mistakes = Mistakes::new();
         let documents = read_text("f", &format!("v: {value}"), &mut mistakes);
         let root = documents[0].root(&mut mistakes);
-        let read = look(&root.object().unwrap().optional("v").unwrap());
-        let found = match mistakes.iter().next() {
-            None => read,
+        let value_text = look(&root.object().unwrap().optional("v").unwrap());
+        let actual = match mistakes.iter().next() {
+            None => value_text,
             Some(mistake) => {
                 let line = mistake.to_string();
                 let (_, rest) = line.split_once(": v").unwrap();
                 rest.strip_prefix(": ").unwrap_or(rest).to_owned()
             }
         };
-        assert_eq!(found, expected, "{value}");
+        assert_eq!(actual, expected, "{value}");
         assert!(mistakes.len() < 2, "{mistakes}");
     }
 }
@@ -503,8 +503,8 @@ fn a_large_document_on_one_line_is_read_in_linear_time() {
 
 #[test]
 fn too_many_documents_in_a_file_are_a_mistake() {
-    let most = "---\n".repeat(MOST_DOCUMENTS);
-    assert_eq!(reading("f.yaml", &most), "");
+    let text = "---\n".repeat(MOST_DOCUMENTS);
+    assert_eq!(reading("f.yaml", &text), "");
     let line = MOST_DOCUMENTS + 1;
     assert_eq!(
         reading("f.yaml", &"---\n".repeat(MOST_DOCUMENTS * 12)),

@@ -69,12 +69,20 @@ pub(super) struct Ambiguity {
 }
 
 impl Ambiguity {
-    pub(super) fn new(position: Position, path: String, text: &str, read: &str, other: &str) -> Self {
+    pub(super) fn new(
+        position: Position,
+        path: String,
+        text: &str,
+        kubectl_value: &str,
+        other_value: &str,
+    ) -> Self {
         Self {
             position,
             path,
-            message: format!("`{text}` is {read}, as kubectl reads it (YAML 1.1); in YAML 1.2 it is {other}"),
-            fix: format!("write {read} or {other}"),
+            message: format!(
+                "`{text}` is {kubectl_value}, as kubectl reads it (YAML 1.1); in YAML 1.2 it is {other_value}"
+            ),
+            fix: format!("write {kubectl_value} or {other_value}"),
         }
     }
 }

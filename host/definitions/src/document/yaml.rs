@@ -36,7 +36,7 @@ fn read_into(
     limit: usize,
     flaws: &mut Vec<SyntaxMistake>,
 ) -> Result<(), SyntaxMistake> {
-    let mut begun = 0_usize;
+    let mut document_count = 0_usize;
     let mut events = YamlEvents::new(text, limit);
     let mut builder = Builder {
         text,
@@ -46,9 +46,9 @@ fn read_into(
     };
     while let Some((event, span)) = events.next()? {
         if matches!(event, Event::DocumentStart(..)) {
-            pause(begun, UNINTERRUPTED);
-            begun += 1;
-            if begun > MOST_DOCUMENTS {
+            pause(document_count, UNINTERRUPTED);
+            document_count += 1;
+            if document_count > MOST_DOCUMENTS {
                 return Err(SyntaxMistake::new(
                     position(span.start),
                     format!("the file has more than {MOST_DOCUMENTS} documents"),
@@ -154,8 +154,8 @@ impl Builder<'_> {
 
     /// Removes trailing white space from a value's range. The parser includes the line breaks after a block scalar.
     fn without_space(&self, span: Range<usize>) -> Range<usize> {
-        let written = self.text.get(span.clone()).unwrap_or_default().trim_end();
-        span.start..span.start + written.len()
+        let trimmed_text = self.text.get(span.clone()).unwrap_or_default().trim_end();
+        span.start..span.start + trimmed_text.len()
     }
 
     fn scalar(

@@ -101,17 +101,17 @@ impl DocumentForm for BcsForm {
         earlier: &[Arc<ReadDefinition>],
         mistakes: &mut Mistakes,
     ) {
-        let Some(own) = new.part::<LocatedTarget>() else {
+        let Some(located_target) = new.part::<LocatedTarget>() else {
             return;
         };
-        let mut others = parts::<LocatedTarget>(earlier).into_iter();
-        if let Some(first) = others.find(|other| other.target == own.target) {
+        let mut earlier_targets = parts::<LocatedTarget>(earlier).into_iter();
+        if let Some(first) = earlier_targets.find(|other| other.target == located_target.target) {
             let message = format!(
                 "{} already defines hooks for {}",
-                first.location.location, own.target
+                first.location.location, located_target.target
             );
             let fix = "BCS has one definition for each operation and kind: put the hooks into one";
-            mistakes.push(own.location.mistake(message, fix));
+            mistakes.push(located_target.location.mistake(message, fix));
         }
     }
 }
@@ -150,8 +150,8 @@ fn read_definition<'a>(
     };
     let name = metadata.and_then(|metadata| read_name(&metadata));
     let fix = "write operation and kind: `{ operation: Create, kind: Application }`";
-    let read = |node: &Node<'a>| Some((read_target(node)?, node.clone()));
-    let target = fields.get_required("resourcesRef", fix, read);
+    let read_located_target = |node: &Node<'a>| Some((read_target(node)?, node.clone()));
+    let located_target = fields.get_required("resourcesRef", fix, read_located_target);
     let fix = "list the hooks that are called";
     // Go writes an empty list as null, so null is accepted as a list.
     let stages = if fields.is_null("admissionWebhooks") {
@@ -160,7 +160,7 @@ fn read_definition<'a>(
     } else {
         fields.get_required("admissionWebhooks", fix, read_stages)
     };
-    let Some((target, node)) = target else {
+    let Some((target, node)) = located_target else {
         return FormContent::default();
     };
     let content = name.zip(stages).map(|(name, stages)| {
@@ -182,9 +182,9 @@ fn read_definition<'a>(
 
 fn read_name(metadata: &Node<'_>) -> Option<String> {
     let mut fields = metadata.object_of_any_case()?;
-    let read = readers::parse_with(path_segment);
-    let name = fields.get_required("name", "name the definition", &read);
-    let namespace = fields.get_required("namespace", "write the definition's namespace", &read);
+    let read_segment = readers::parse_with(path_segment);
+    let name = fields.get_required("name", "name the definition", &read_segment);
+    let namespace = fields.get_required("namespace", "write the definition's namespace", &read_segment);
     read_labels(&mut fields);
     for key in ["creationTimestamp", "clusterName"] {
         fields.get_optional(key, Node::string);
@@ -195,10 +195,10 @@ fn read_name(metadata: &Node<'_>) -> Option<String> {
 
 fn read_target(node: &Node<'_>) -> Option<HookTarget> {
     let mut fields = node.object_of_any_case()?;
-    let read = |node: &Node<'_>| node.one_of_any_case("operation", &OPERATIONS);
-    let operation = fields.get_required("operation", "write Create or Update", read);
-    let read = |node: &Node<'_>| node.one_of_any_case("kind of BCS", &RESOURCE_KINDS);
-    let kind = fields.get_required("kind", "write Application or Deployment", read);
+    let read_operation = |node: &Node<'_>| node.one_of_any_case("operation", &OPERATIONS);
+    let operation = fields.get_required("operation", "write Create or Update", read_operation);
+    let read_kind = |node: &Node<'_>| node.one_of_any_case("kind of BCS", &RESOURCE_KINDS);
+    let kind = fields.get_required("kind", "write Application or Deployment", read_kind);
     Some(HookTarget {
         operation: operation?,
         kind: kind?,
@@ -206,17 +206,17 @@ fn read_target(node: &Node<'_>) -> Option<HookTarget> {
 }
 
 fn read_stages(node: &Node<'_>) -> Option<Vec<StageDefinition>> {
-    let mut seen = HashMap::new();
+    let mut name_locations = HashMap::new();
     let mut stages = Vec::new();
     for stage in node.list()? {
-        stages.extend(read_stage(&stage, &mut seen));
+        stages.extend(read_stage(&stage, &mut name_locations));
     }
     Some(stages)
 }
 
-fn read_stage(node: &Node<'_>, seen: &mut HashMap<String, Location>) -> Option<StageDefinition> {
+fn read_stage(node: &Node<'_>, name_locations: &mut HashMap<String, Location>) -> Option<StageDefinition> {
     let mut fields = node.object_of_any_case()?;
-    let name = read_stage_name(&mut fields, "name the hook", printable, seen);
+    let name = read_stage_name(&mut fields, "name the hook", printable, name_locations);
     let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client);
     let read_policy = |node: &Node<'_>| match node.string()? {
         // The driver returns `failurePolicy: ''` if the policy is unset. Like a missing policy, this means `Ignore`.

@@ -60,8 +60,8 @@ impl DocumentForms {
         };
         // kubectl prints a list of the kind `List`. An API server names a list after its items, such as `SyncSetList`.
         let kind_of_items = head.kind.strip_suffix("List");
-        let of_items = kind_of_items.and_then(|kind| self.recognize(kind, head.version));
-        match of_items {
+        let item_form = kind_of_items.and_then(|kind| self.recognize(kind, head.version));
+        match item_form {
             Some((_, kind)) if !kind.supports(head.version) => {
                 head.wrong_version(kind.version());
                 return Vec::new();
@@ -78,7 +78,7 @@ impl DocumentForms {
         fields.ignore(&["apiVersion", "kind", "metadata"]);
         let items = fields.optional("items").and_then(|items| items.list());
         for item in items.unwrap_or_default() {
-            definitions.extend(match of_items {
+            definitions.extend(match item_form {
                 Some((form, kind)) if item.object().is_some_and(|fields| !fields.has("kind")) => {
                     Some(TypedDocument {
                         kind,
@@ -146,12 +146,15 @@ impl<'a> DocumentHead<'a> {
 
     fn document(self, forms: &DocumentForms) -> Option<TypedDocument<'a>> {
         let Some((form, kind)) = forms.recognize(self.kind, self.version) else {
-            let of = if self.version.is_empty() {
+            let version_suffix = if self.version.is_empty() {
                 String::new()
             } else {
                 format!(" of {}", self.version)
             };
-            let message = format!("{kind}{of} is not known here", kind = quoted(self.kind));
+            let message = format!(
+                "{kind}{version_suffix} is not known here",
+                kind = quoted(self.kind)
+            );
             let fix = if self.kind == REVIEW {
                 REVIEW_FIX.to_owned()
             } else {

@@ -115,8 +115,8 @@ impl DocumentForm for KubernetesForm {
             binding.check(&policies, mistakes);
         }
         let resources = all.parts();
-        let of_policies = policies.iter().map(|policy| policy.chain(&bindings, &resources));
-        defined.chains.extend(of_policies);
+        let policy_chains = policies.iter().map(|policy| policy.chain(&bindings, &resources));
+        defined.chains.extend(policy_chains);
     }
 
     fn import(&self, kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
@@ -131,10 +131,10 @@ fn read(root: &Node<'_>, phase: Phase, version: ConfigurationVersion) -> Option<
     let fix = "name the configuration: `metadata: { name: ... }`";
     let name = fields.get_required("metadata", fix, read_name);
     let webhooks = fields.get("webhooks", Vec::new(), Node::list);
-    let mut seen = HashMap::new();
+    let mut name_locations = HashMap::new();
     let stages: Vec<StageDefinition> = webhooks
         .iter()
-        .filter_map(|webhook| webhook::read(webhook, phase, version, &mut seen))
+        .filter_map(|webhook| webhook::read(webhook, phase, version, &mut name_locations))
         // Kubernetes never calls a webhook without rules, but a stage without rules would be called for every request.
         .filter(|stage| !stage.spec.rules.is_empty())
         .collect();

@@ -94,11 +94,15 @@ fn read(root: &Node<'_>, policy: PolicyKind) -> Option<ChainDefinition> {
 
 pub(super) fn read_metadata(metadata: &Node<'_>, is_namespaced: bool) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object()?;
-    let read = || readers::parse_with(names::subdomain);
-    let name = fields.get_required("name", "name the policy", read());
+    let name_reader = || readers::parse_with(names::subdomain);
+    let name = fields.get_required("name", "name the policy", name_reader());
     let namespace = if is_namespaced {
         fields
-            .get_required("namespace", "name the namespace whose objects it is for", read())
+            .get_required(
+                "namespace",
+                "name the namespace whose objects it is for",
+                name_reader(),
+            )
             .map(Some)
     } else {
         fields.ignore(&["namespace"]);

@@ -67,7 +67,9 @@ impl DocumentForm for Kyverno {
         let (group, _) = version.split_once('/')?;
         let is_classic = group == "kyverno.io";
         let is_own = is_classic || group.ends_with(".kyverno.io");
-        let mut kinds = KINDS.iter().filter(|known| is_own && known.name == kind);
+        let mut kinds = KINDS
+            .iter()
+            .filter(|document_kind| is_own && document_kind.name == kind);
         // `KINDS` contains the kind `PolicyException` twice. The last one is that of the older API group `kyverno.io`.
         if is_classic {
             kinds.next_back()
@@ -98,7 +100,7 @@ impl DocumentForm for Kyverno {
     }
 
     fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, mistakes: &mut Mistakes) {
-        let documents = all.own.iter();
+        let documents = all.definitions.iter();
         let policies = documents.filter_map(|policy| Some((policy.kind.name, policy.chain()?.clone())));
         let mut chains: Vec<_> = policies.collect();
         for exception in all.parts::<ExceptionDocument>() {

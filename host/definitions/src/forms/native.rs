@@ -91,9 +91,9 @@ impl DocumentForm for NativeForm {
             };
             let metadata = applied.get_mut("metadata").and_then(Json::as_object_mut)?;
             let entry = metadata.entry(field).or_insert_with(|| Map::new().into());
-            let own = entry.as_object_mut()?;
+            let applied_pairs = entry.as_object_mut()?;
             for (key, value) in pairs {
-                own.entry(key).or_insert_with(|| {
+                applied_pairs.entry(key).or_insert_with(|| {
                     differs = true;
                     value.clone()
                 });
@@ -117,7 +117,8 @@ pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
         .iter()
         .flat_map(|document| forms.definitions(&document.root_ignoring_mistakes()));
     let [chain, namespaced, _] = &KINDS;
-    let chains = definitions.filter(|found| [chain.name, namespaced.name].contains(&found.kind.name));
+    let chains =
+        definitions.filter(|definition| [chain.name, namespaced.name].contains(&definition.kind.name));
     chains.flat_map(|chain| chain.root.ambiguities()).collect()
 }
 
@@ -142,10 +143,10 @@ fn read(root: &Node<'_>, is_namespaced: bool) -> Option<ChainDefinition> {
     let rules = spec.get_required("rules", fix, read_rules);
     let fix = "list the hooks that are called";
     let stages = spec.required("stages", fix).map(|node| {
-        let mut seen = HashMap::new();
+        let mut name_locations = HashMap::new();
         let stages = node.filled_list(fix).unwrap_or_default();
-        let read = |stage| read_stage(stage, phase, match_policy, &mut seen);
-        stages.iter().filter_map(read).collect::<Vec<_>>()
+        let read_entry = |stage| read_stage(stage, phase, match_policy, &mut name_locations);
+        stages.iter().filter_map(read_entry).collect::<Vec<_>>()
     });
     let (name, namespace) = name?;
     let mut stages = stages?;
@@ -176,8 +177,12 @@ pub(crate) fn read_name(metadata: &Node<'_>, fix: &str) -> Option<String> {
 fn read_namespaced_name(metadata: &Node<'_>) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object()?;
     let name = fields.get_required("name", "name the chain", readers::parse_with(names::subdomain));
-    let read = readers::parse_with(names::label);
-    let namespace = fields.get_required("namespace", "name the namespace whose resources it is for", read);
+    let read_namespace = readers::parse_with(names::label);
+    let namespace = fields.get_required(
+        "namespace",
+        "name the namespace whose resources it is for",
+        read_namespace,
+    );
     read_labels(&mut fields);
     fields.ignore_present(&SERVER_METADATA);
     let namespace = namespace?;
@@ -188,10 +193,10 @@ fn read_stage(
     node: &Node<'_>,
     phase: Phase,
     match_policy: MatchPolicy,
-    seen: &mut HashMap<String, Location>,
+    name_locations: &mut HashMap<String, Location>,
 ) -> Option<StageDefinition> {
     let mut fields = node.object()?;
-    let name = read_stage_name(&mut fields, "name the stage", names::subdomain, seen);
+    let name = read_stage_name(&mut fields, "name the stage", names::subdomain, name_locations);
     let hook = read_hook(&mut fields, phase);
     let fix = "say which of the chain's requests the stage is for, or remove `rules` for all";
     let read_rules = |node: &Node<'_>| Some(rules::read_native(node, fix, match_policy));
@@ -238,17 +243,17 @@ pub(crate) fn read_timeout(node: &Node<'_>) -> Option<Duration> {
     node.duration(TIMEOUT)
 }
 
-/// Reads the `name` of a stage, and validates it with `check`. `seen` contains the names of the earlier stages. A name
-/// that one of them has is a mistake.
+/// Reads the `name` of a stage, and validates it with `check`. `name_locations` contains the names of the earlier
+/// stages. A name that one of them has is a mistake.
 pub(crate) fn read_stage_name(
     fields: &mut Fields<'_>,
     fix: &str,
     check: impl FnOnce(&str) -> Result<String, String>,
-    seen: &mut HashMap<String, Location>,
+    name_locations: &mut HashMap<String, Location>,
 ) -> Option<Arc<str>> {
     let node = fields.required("name", fix)?;
     let name = node.parse_with(check)?;
-    match seen.get(&name) {
+    match name_locations.get(&name) {
         Some(first) => {
             let message = format!(
                 "{} is also the name of the stage on line {}",
@@ -258,7 +263,7 @@ pub(crate) fn read_stage_name(
             node.wrong(message, "give each stage its own name");
         }
         None => {
-            seen.insert(name.clone(), node.location());
+            name_locations.insert(name.clone(), node.location());
         }
     }
     Some(name.into())

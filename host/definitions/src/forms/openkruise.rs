@@ -133,12 +133,12 @@ fn chain_name(name: &str) -> String {
 /// Reads the label selector for Pods. As in OpenKruise, an empty one, which selects every Pod, is a mistake.
 fn read_selector(spec: &mut Fields<'_>) -> LabelSelector {
     let fix = "select the Pods by their labels: `selector: { matchLabels: { app: web } }`";
-    let before = spec.node().mistake_count();
+    let mistakes_before = spec.node().mistake_count();
     let node = spec.required("selector", fix);
     let selector = selectors::labels_of(spec, "selector", LabelSyntax::Kubernetes);
     if let Some(node) = node
         && selector.is_empty()
-        && spec.node().mistake_count() == before
+        && spec.node().mistake_count() == mistakes_before
     {
         node.wrong("the selector is empty", fix);
     }

@@ -23,7 +23,7 @@ pub struct FormContent {
 #[derive(Debug)]
 pub(crate) struct TakenName {
     /// The kind of thing that has the name, such as `chain` or `binding`.
-    pub(crate) of: &'static str,
+    pub(crate) noun: &'static str,
     pub(crate) phase: Phase,
     pub(crate) name: String,
     /// Whether several definitions may have this name. It must be true for each of them.
@@ -34,34 +34,42 @@ impl FormContent {
     /// Creates the content of a document that is a complete chain. Its name must be unique in its phase. The chain is
     /// used unchanged, unless the policy system overrides [`define`](DocumentForm::define).
     pub fn of_chain(chain: ChainDefinition) -> Self {
-        let content = Self::default().taking("chain", chain.phase, &*chain.name, false);
+        let content = Self::default().with_name("chain", chain.phase, &*chain.name, false);
         Self {
             chain: Some(chain),
             ..content
         }
     }
 
-    /// Creates the content of a document that is part of a chain, such as a policy's binding. `of` is the word for such
-    /// a part, for example `binding`. Documents with the same `of` in the same phase must have different names.
+    /// Creates the content of a document that is part of a chain, such as a policy's binding. `noun` is the word for
+    /// such a part, for example `binding`. Documents with the same `noun` in the same phase must have different names.
     pub fn of_part(
-        of: &'static str,
+        noun: &'static str,
         phase: Phase,
         name: impl Into<String>,
         part: impl Any + Send + Sync,
     ) -> Self {
-        Self::default().taking(of, phase, name, false).with_part(part)
+        Self::default()
+            .with_name(noun, phase, name, false)
+            .with_part(part)
     }
 
     /// Adds a name that other definitions may have too. They must add the name with this method as well; otherwise, the
     /// equal names are a conflict.
     #[must_use]
-    pub fn sharing_name(self, of: &'static str, phase: Phase, name: impl Into<String>) -> Self {
-        self.taking(of, phase, name, true)
+    pub fn sharing_name(self, noun: &'static str, phase: Phase, name: impl Into<String>) -> Self {
+        self.with_name(noun, phase, name, true)
     }
 
-    fn taking(mut self, of: &'static str, phase: Phase, name: impl Into<String>, is_shared: bool) -> Self {
+    fn with_name(
+        mut self,
+        noun: &'static str,
+        phase: Phase,
+        name: impl Into<String>,
+        is_shared: bool,
+    ) -> Self {
         self.names.push(TakenName {
-            of,
+            noun,
             phase,
             name: name.into(),
             is_shared,
@@ -127,7 +135,7 @@ impl ReadDefinition {
 #[non_exhaustive]
 pub struct FormDocuments<'a> {
     /// The definitions of this policy system, in the order in which they were read.
-    pub own: &'a [Arc<ReadDefinition>],
+    pub definitions: &'a [Arc<ReadDefinition>],
     /// The [supporting](DocumentKind::is_supporting) definitions of all policy systems.
     pub supporting: &'a [Arc<ReadDefinition>],
 }
@@ -136,17 +144,23 @@ impl<'a> FormDocuments<'a> {
     /// Returns the chains of those documents of this policy system that define a whole chain alone. A document that is
     /// only a part of a chain, such as a binding, is left out.
     pub fn chains(self) -> impl Iterator<Item = ChainDefinition> + 'a {
-        self.own.iter().filter_map(|document| document.chain()).cloned()
+        self.definitions
+            .iter()
+            .filter_map(|definition| definition.chain())
+            .cloned()
     }
 
     /// Returns the values of type `T` that were added to the definitions of this policy system.
     pub fn parts<T: Any>(self) -> Vec<&'a T> {
-        parts(self.own)
+        parts(self.definitions)
     }
 }
 
-pub(crate) fn parts<T: Any>(documents: &[Arc<ReadDefinition>]) -> Vec<&T> {
-    documents.iter().filter_map(|document| document.part()).collect()
+pub(crate) fn parts<T: Any>(definitions: &[Arc<ReadDefinition>]) -> Vec<&T> {
+    definitions
+        .iter()
+        .filter_map(|definition| definition.part())
+        .collect()
 }
 
 impl TypedDocument<'_> {

@@ -24,7 +24,7 @@ pub struct CelDefinition {
     pub binding: Binding,
     /// The texts of the expressions, and their locations in the document. The list is only filled for a native stage,
     /// and empty in other policy systems.
-    pub(crate) written: Arc<[WrittenExpression]>,
+    pub(crate) expressions: Arc<[WrittenExpression]>,
 }
 
 impl CelDefinition {
@@ -115,7 +115,7 @@ impl HookKind for CelDefinition {
             ),
         ]
         .into_iter()
-        .filter_map(|(is_there, what)| is_there.then_some(what))
+        .filter_map(|(is_there, reason)| is_there.then_some(reason))
         .collect()
     }
 
@@ -143,20 +143,20 @@ impl HookKind for CelDefinition {
         })
     }
 
-    fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError> {
+    fn prepare(&self, context: HookContext<'_>) -> Result<PreparedHook, HookError> {
         let summary = self.policy.summary();
         let status = HookStatus::new("cel", summary.clone()).with("expressions", summary);
-        let http = given.http.filter(|_| self.policy.uses_http());
+        let http = context.http.filter(|_| self.policy.uses_http());
         if self.policy.uses_http() && http.is_none_or(|http| http.grants.is_empty()) {
-            let why = "the policy sends requests, and none are granted; list the servers in `pluginHttp.kyverno` of the \
+            let reason = "the policy sends requests, and none are granted; list the servers in `pluginHttp.kyverno` of the \
                        configuration";
-            return Err(why.into());
+            return Err(reason.into());
         }
         let hook = PolicyHook::new(
             Arc::clone(&self.policy),
             self.binding.clone(),
-            Arc::clone(given.authorizer),
-            given.cluster.cloned(),
+            Arc::clone(context.authorizer),
+            context.cluster.cloned(),
         );
         let hook = Arc::new(hook.with_http(http.cloned()));
         Ok(PreparedHook {

@@ -19,7 +19,7 @@ const ENCODE: &str = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
 /// the BCS driver for `BcsResource`.
 pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
     let text = node.text()?;
-    let of_bcs = *protocol == Protocol::BcsResource;
+    let is_bcs = *protocol == Protocol::BcsResource;
     let mut url = match Url::parse(text) {
         Ok(url) => url,
         // The URL is not quoted in the message, because it may contain a password.
@@ -28,10 +28,10 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget>
             return node.reject(message, "write https://host/path");
         }
     };
-    let before = node.mistake_count();
+    let mistakes_before = node.mistake_count();
     match url.scheme() {
         "https" => {}
-        "http" if of_bcs => {}
+        "http" if is_bcs => {}
         "http" => {
             let message = "an AdmissionReview webhook must be called over https";
             node.wrong(message, "write https://");
@@ -49,7 +49,7 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget>
         node.wrong("user and password are not allowed in the URL", "remove them");
     }
     // An empty query or fragment is dropped, because Kubernetes ignores it.
-    if !of_bcs {
+    if !is_bcs {
         if url.fragment() == Some("") {
             url.set_fragment(None);
         }
@@ -60,10 +60,10 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget>
     if url.fragment().is_some() {
         node.wrong("a fragment (`#...`) is not allowed in the URL", "remove it");
     }
-    if url.query().is_some() && !of_bcs {
+    if url.query().is_some() && !is_bcs {
         node.wrong("a query (`?...`) is not allowed in the URL", "remove it");
     }
-    (node.mistake_count() == before).then_some(WebhookTarget::Url(url))
+    (node.mistake_count() == mistakes_before).then_some(WebhookTarget::Url(url))
 }
 
 /// Returns the part of a URL between `//` and the path. In `https:///path`, this part is empty. The URL parser would
@@ -80,14 +80,14 @@ pub(crate) fn service_object(node: &Node<'_>, protocol: &Protocol) -> Option<Web
 }
 
 pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
-    let of_bcs = *protocol == Protocol::BcsResource;
+    let is_bcs = *protocol == Protocol::BcsResource;
     let namespace = fields.get_required("namespace", "name the service's namespace", host_part);
     let name = fields.get_required("name", "name the service", host_part);
     let path = fields.optional("path");
     let path = match path.and_then(|node| node.string().map(|text| (node, text))) {
         None | Some((_, "")) => Some("/".to_owned()),
         Some((node, text)) => {
-            let check = if of_bcs { bcs_path } else { kubernetes_path };
+            let check = if is_bcs { bcs_path } else { kubernetes_path };
             match check(text) {
                 Ok(()) => Some(text.to_owned()),
                 Err(message) => node.reject(message, ""),
@@ -97,7 +97,7 @@ pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<We
     let port = match fields.optional("port") {
         None => Some(WebhookTarget::DEFAULT_PORT),
         // The BCS driver returns a definition with port 0 if its port is unset. So 0 stands for the default port here.
-        Some(port) if of_bcs => match port.integer(0..=u16::MAX) {
+        Some(port) if is_bcs => match port.integer(0..=u16::MAX) {
             Some(0) => Some(WebhookTarget::DEFAULT_PORT),
             port => port,
         },
@@ -108,7 +108,7 @@ pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<We
         name: name?,
         port: port?,
         path: path?,
-        naming: if of_bcs {
+        naming: if is_bcs {
             ServiceNaming::Bcs
         } else {
             ServiceNaming::Kubernetes
@@ -151,11 +151,11 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         let number = certificates.len() + 1;
         let certificate = certificate.map_err(|error| {
-            let what = match error {
+            let flaw = match error {
                 pem::Error::MissingSectionEnd { .. } => "has no END line",
                 _ => "is not valid PEM",
             };
-            (format!("certificate {number} in it {what}"), ENCODE)
+            (format!("certificate {number} in it {flaw}"), ENCODE)
         })?;
         // The TLS client would refuse an invalid certificate too, but it would not tell which certificate of the bundle
         // is invalid. Therefore each certificate is checked here.

@@ -65,12 +65,12 @@ impl HookKind for GroupDefinition {
         vec!["denials of a native group have the code 403, and causes that name `plugins`"]
     }
 
-    fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError> {
+    fn prepare(&self, context: HookContext<'_>) -> Result<PreparedHook, HookError> {
         let expression = self.expression.text().trim();
         let mut status = HookStatus::new("group", expression).with("expression", expression);
         let mut identity = expression.to_owned();
         let mut members = Vec::new();
-        for (member, plugin) in self.members.iter().zip(given.plugins) {
+        for (member, plugin) in self.members.iter().zip(context.plugins) {
             identity += &format!(" {}", plugin.identity);
             status.plugins.insert(member.name.to_string(), plugin.status);
             members.push((member.name.clone(), plugin.hook));
@@ -145,10 +145,10 @@ pub(crate) fn read_parts<'a>(
     let expression = fields.required("expression", fix);
     let node = fields.required(members_path, "name the members that the expression uses")?;
     let entries = node.map()?;
-    let most = GroupExpression::MOST_MEMBERS;
-    if entries.is_empty() || entries.len() > most {
+    let member_count_max = GroupExpression::MOST_MEMBERS;
+    if entries.is_empty() || entries.len() > member_count_max {
         let message = format!("the group has {} members", entries.len());
-        node.wrong(message, format!("write 1 to {most}"));
+        node.wrong(message, format!("write 1 to {member_count_max}"));
     }
     let members: Vec<_> = entries
         .iter()

@@ -24,9 +24,9 @@ impl HookKind for MutatorsDefinition {
         None
     }
 
-    fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError> {
+    fn prepare(&self, context: HookContext<'_>) -> Result<PreparedHook, HookError> {
         let names: Vec<&str> = self.0.iter().map(|mutator| mutator.name.as_str()).collect();
-        let hook = Mutators::new(Arc::clone(&self.0), Arc::clone(given.namespaces));
+        let hook = Mutators::new(Arc::clone(&self.0), Arc::clone(context.namespaces));
         let identity = names.join(" ");
         let status = HookStatus::new("mutators", identity.clone()).with("mutators", names);
         Ok(PreparedHook {

@@ -53,7 +53,7 @@ pub struct PluginPart<'a> {
 
 impl<'a> PluginRole<'a> {
     pub(crate) fn part(self, stage: &'a StageDefinition, plugin: &PluginDefinition) -> PluginPart<'a> {
-        let of_stage = |path: &str| PluginPart {
+        let stage_part = |path: &str| PluginPart {
             name: stage.spec.name.clone(),
             path: path.to_owned(),
             location: &stage.location,
@@ -64,21 +64,21 @@ impl<'a> PluginRole<'a> {
         match self {
             // The stock plugin `rego` runs Rego policies. A stage that uses it has the field `rego`, not `plugin`.
             Self::Plugin if plugin.source.stock_name().is_some_and(|name| name == "rego") => {
-                of_stage(".rego")
+                stage_part(".rego")
             }
-            Self::Plugin => of_stage(".plugin"),
+            Self::Plugin => stage_part(".plugin"),
             Self::Candidate => PluginPart {
                 is_candidate: true,
-                ..of_stage(".candidate")
+                ..stage_part(".candidate")
             },
             Self::Member(member) => PluginPart {
                 name: format!("{}/{}", stage.spec.name, member.name).into(),
                 location: &member.location,
-                timeout: member
-                    .timeout
-                    .map_or(stage.spec.timeout, |own| own.min(stage.spec.timeout)),
+                timeout: member.timeout.map_or(stage.spec.timeout, |member_timeout| {
+                    member_timeout.min(stage.spec.timeout)
+                }),
                 is_member: true,
-                ..of_stage(&format!(".group.plugins.{}", member.name))
+                ..stage_part(&format!(".group.plugins.{}", member.name))
             },
         }
     }
@@ -170,8 +170,8 @@ impl HookKind for PluginDefinition {
         Some(("plugin", Json::Object(self.fields())))
     }
 
-    fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError> {
-        let mut plugins = given.plugins.into_iter();
+    fn prepare(&self, context: HookContext<'_>) -> Result<PreparedHook, HookError> {
+        let mut plugins = context.plugins.into_iter();
         plugins.next().ok_or_else(|| "its plugin was not loaded".into())
     }
 }

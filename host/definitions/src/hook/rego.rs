@@ -81,7 +81,7 @@ fn read_file(node: &Node<'_>, read_from: &mut Vec<PathBuf>) -> Option<String> {
 
 /// Finds the object with a stage's Rego policy: `rego` of a native stage, or the target of a Gatekeeper template.
 pub(crate) fn settings<'a>(stage: &Node<'a>) -> Option<Node<'a>> {
-    let of_template = || {
+    let template_policy = || {
         let target = stage.child("spec")?.child("targets")?.child("0")?;
         let Some(code) = target.child("code") else {
             return Some(target);
@@ -92,5 +92,5 @@ pub(crate) fn settings<'a>(stage: &Node<'a>) -> Option<Node<'a>> {
             .filter_map(|(_, code)| code.child("source"));
         sources.into_iter().find(|source| source.child("rego").is_some())
     };
-    stage.child("rego").or_else(of_template)
+    stage.child("rego").or_else(template_policy)
 }

@@ -97,8 +97,8 @@ impl HookKind for WebhookDefinition {
         Some(("webhook", Json::Object(object)))
     }
 
-    fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError> {
-        let (hook, url) = (given.connect)(self, given.phase)?;
+    fn prepare(&self, context: HookContext<'_>) -> Result<PreparedHook, HookError> {
+        let (hook, url) = (context.connect)(self, context.phase)?;
         let status = HookStatus::new("webhook", url.clone()).with("url", url.clone());
         Ok(PreparedHook {
             identity: url,
@@ -115,9 +115,9 @@ pub(crate) fn read(node: &Node<'_>) -> Option<WebhookDefinition> {
     // The protocol determines by which rules the address is checked. If the protocol is missing or wrong, the address
     // is checked by the rules for BCS webhooks, which are less strict than those for `AdmissionReview`.
     let rules = protocol.clone().unwrap_or(Protocol::BcsResource);
-    let before = fields.node().mistake_count();
+    let mistakes_before = fields.node().mistake_count();
     let ca_bundle = fields.get_optional("caBundle", client::ca_bundle);
-    let bundle_is_wrong = fields.node().mistake_count() > before;
+    let bundle_is_wrong = fields.node().mistake_count() > mistakes_before;
     let target = match (fields.optional("url"), fields.optional("service")) {
         (Some(url), None) => client::url(&url, &rules),
         (None, Some(service)) => {

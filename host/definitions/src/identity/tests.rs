@@ -42,8 +42,8 @@ fn a_stage_id_is_parsed_and_written() {
         ("Other:pods/images", None, "Other:pods", "images"),
     ] {
         let id: StageId = text.parse().unwrap();
-        let found = (id.phase, id.chain.as_str(), id.stage.as_str());
-        assert_eq!(found, (phase, chain, stage));
+        let parts = (id.phase, id.chain.as_str(), id.stage.as_str());
+        assert_eq!(parts, (phase, chain, stage));
         assert_eq!(id.to_string(), text);
         let json = serde_json::to_string(&id).unwrap();
         assert_eq!(serde_json::from_str::<StageId>(&json).unwrap(), id);

@@ -145,36 +145,41 @@ fn mistakes_in_a_rollout_are_reported() {
             ".step: unknown field; did you mean `steps`?".to_owned(),
         ),
     ] {
-        let found = load_text("f", &document(written, "")).unwrap_err().to_string();
+        let message = load_text("f", &document(written, "")).unwrap_err().to_string();
         let expected = format!("f:9:{column}: spec.stages[0].candidate.rollout{expected}");
-        assert_eq!(found, expected, "{written}");
+        assert_eq!(message, expected, "{written}");
     }
     let audited = document("{ percent: 10 }", "    mode: Audit\n");
-    let found = load_text("f", &audited).unwrap_err().to_string();
+    let message = load_text("f", &audited).unwrap_err().to_string();
     assert!(
-        found.starts_with("f:9:27: spec.stages[0].candidate.rollout: a stage in mode Audit decides nothing"),
-        "{found}"
+        message
+            .starts_with("f:9:27: spec.stages[0].candidate.rollout: a stage in mode Audit decides nothing"),
+        "{message}"
     );
 }
 
 #[test]
 fn requests_with_the_same_key_are_decided_by_the_same_plugin() {
-    let by = |by: &str| read(&format!("{{ percent: 50, by: {by} }}"));
+    let read_rollout = |by: &str| read(&format!("{{ percent: 50, by: {by} }}"));
     let half = share("50%");
     for number in 0..50 {
         let number = number.to_string();
-        let includes = |by: &RolloutDefinition, request: &Request| by.includes(STAGE, request, half);
-        let namespace = by("namespace");
-        let first = includes(&namespace, &request(Some(&number), "a", "alice"));
-        assert_eq!(includes(&namespace, &request(Some(&number), "b", "bob")), first);
+        let includes =
+            |rollout: &RolloutDefinition, request: &Request| rollout.includes(STAGE, request, half);
+        let by_namespace = read_rollout("namespace");
+        let first = includes(&by_namespace, &request(Some(&number), "a", "alice"));
+        assert_eq!(
+            includes(&by_namespace, &request(Some(&number), "b", "bob")),
+            first
+        );
         // A Namespace and the objects in it must be decided by the same plugin.
-        assert_eq!(includes(&namespace, &request(None, &number, "bob")), first);
-        let user = by("user");
-        let first = includes(&user, &request(Some("a"), "a", &number));
-        assert_eq!(includes(&user, &request(Some("b"), "b", &number)), first);
-        let uid = by("uid");
+        assert_eq!(includes(&by_namespace, &request(None, &number, "bob")), first);
+        let by_user = read_rollout("user");
+        let first = includes(&by_user, &request(Some("a"), "a", &number));
+        assert_eq!(includes(&by_user, &request(Some("b"), "b", &number)), first);
+        let by_uid = read_rollout("uid");
         let request = request(Some("a"), "a", "alice");
-        assert_eq!(includes(&uid, &request), includes(&uid, &request.clone()));
+        assert_eq!(includes(&by_uid, &request), includes(&by_uid, &request.clone()));
     }
 }
 

@@ -32,8 +32,8 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<ChainDefinition>, Mistakes> {
 ///
 /// Returns every mistake in the text.
 pub fn load_text(name: &str, text: &str) -> Result<Vec<ChainDefinition>, Mistakes> {
-    let read = Reads::default().text(name, text);
-    define(read.definitions.iter().flatten(), read.mistakes).map(|definitions| definitions.chains)
+    let read_file = Reads::default().text(name, text);
+    define(read_file.definitions.iter().flatten(), read_file.mistakes).map(|definitions| definitions.chains)
 }
 
 /// The chains and exceptions that documents define.
@@ -62,11 +62,11 @@ impl Definitions {
 
 /// Returns the chains and exceptions that these documents define. `mistakes` are those that the parser already found.
 pub(crate) fn define<'a>(
-    read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
+    read_definitions: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
     mut mistakes: Mistakes,
 ) -> Result<Definitions, Mistakes> {
     let mut chains = Chains::default();
-    chains.add_all(read, &mut mistakes);
+    chains.add_all(read_definitions, &mut mistakes);
     let definitions = chains.definitions(&mut mistakes);
     mistakes.into_result(definitions)
 }
@@ -85,10 +85,10 @@ pub(crate) struct Chains {
 impl Chains {
     pub(crate) fn add_all<'a>(
         &mut self,
-        read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
+        definitions: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
         mistakes: &mut Mistakes,
     ) {
-        for (index, definition) in read.into_iter().enumerate() {
+        for (index, definition) in definitions.into_iter().enumerate() {
             pause(index, UNINTERRUPTED);
             self.add(definition, mistakes);
         }
@@ -97,7 +97,7 @@ impl Chains {
     /// Adds a definition, unless it is incomplete or conflicts with an earlier one.
     pub(crate) fn add(&mut self, definition: &Arc<ReadDefinition>, mistakes: &mut Mistakes) {
         mistakes.extend(definition.mistakes.iter().cloned());
-        let before = mistakes.len();
+        let mistakes_before = mistakes.len();
         for name in definition.names() {
             self.take(name, definition, mistakes);
         }
@@ -112,7 +112,7 @@ impl Chains {
             });
         if let Some((form, earlier)) = self.accepted.get_mut(index) {
             form.check_conflicts(definition, earlier, mistakes);
-            if mistakes.len() == before {
+            if mistakes.len() == mistakes_before {
                 earlier.push(definition.clone());
             }
         }
@@ -141,9 +141,16 @@ impl Chains {
             .filter(|definition| definition.kind.is_supporting)
             .cloned()
             .collect();
-        for (form, own) in &self.accepted {
+        for (form, own_definitions) in &self.accepted {
             let supporting = &supporting;
-            form.define(FormDocuments { own, supporting }, &mut defined, mistakes);
+            form.define(
+                FormDocuments {
+                    definitions: own_definitions,
+                    supporting,
+                },
+                &mut defined,
+                mistakes,
+            );
         }
         let names = supporting.iter().filter_map(|definition| {
             let name = &definition.names().first()?.name;
@@ -167,7 +174,7 @@ impl Chains {
 
     fn take(&mut self, name: &TakenName, definition: &ReadDefinition, mistakes: &mut Mistakes) {
         let TakenName {
-            of,
+            noun: of,
             phase,
             name,
             is_shared,

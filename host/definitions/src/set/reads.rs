@@ -23,13 +23,13 @@ pub(crate) struct ReadFile {
 
 impl ReadFile {
     fn new(documents: Vec<Document>, mut mistakes: Mistakes, forms: &DocumentForms) -> Self {
-        let read = |(index, document): (usize, &Document)| {
+        let read_document = |(index, document): (usize, &Document)| {
             pause(index, UNINTERRUPTED);
             let definitions = forms.definitions(&document.root(&mut mistakes));
             definitions.iter().map(|typed| Arc::new(typed.read())).collect()
         };
         Self {
-            definitions: documents.iter().enumerate().map(read).collect(),
+            definitions: documents.iter().enumerate().map(read_document).collect(),
             documents,
             mistakes,
         }
@@ -73,14 +73,15 @@ impl Reads {
     pub(crate) fn file(&self, file: &DefinitionFile) -> Arc<ReadFile> {
         let mut files = self.0.files.lock();
         let versions = files.entry(file.path.clone()).or_default();
-        let is_same = |known: &DefinitionFile| (known.kind, &known.text) == (file.kind, &file.text);
-        if let Some((_, read)) = versions.iter().find(|(known, _)| is_same(known)) {
-            return read.clone();
+        let is_same =
+            |cached_file: &DefinitionFile| (cached_file.kind, &cached_file.text) == (file.kind, &file.text);
+        if let Some((_, read_file)) = versions.iter().find(|(cached_file, _)| is_same(cached_file)) {
+            return read_file.clone();
         }
         let mut mistakes = Mistakes::new();
-        let read = Arc::new(self.documents(file.documents(&mut mistakes), mistakes));
-        versions.push((file.clone(), read.clone()));
-        read
+        let read_file = Arc::new(self.documents(file.documents(&mut mistakes), mistakes));
+        versions.push((file.clone(), read_file.clone()));
+        read_file
     }
 
     pub(crate) fn text(&self, name: &str, text: &str) -> ReadFile {
@@ -108,23 +109,25 @@ impl Reads {
         files: impl IntoIterator<Item = &'a ReadFile>,
         unnamed: impl Fn(&ReadDefinition) -> Option<DefinitionId>,
     ) -> Vec<ParsedDefinition<'a>> {
-        let mut found = Vec::new();
-        for (file, read) in files.into_iter().enumerate() {
-            for (index, (document, definitions)) in read.documents.iter().zip(&read.definitions).enumerate() {
+        let mut parsed_definitions = Vec::new();
+        for (file, read_file) in files.into_iter().enumerate() {
+            for (index, (document, definitions)) in
+                read_file.documents.iter().zip(&read_file.definitions).enumerate()
+            {
                 let typed = self.0.forms.definitions(&document.root_ignoring_mistakes());
-                for (typed, read) in typed.into_iter().zip(definitions) {
-                    let id = typed.id().or_else(|| unnamed(read));
-                    found.extend(id.map(|id| ParsedDefinition {
+                for (typed, read_definition) in typed.into_iter().zip(definitions) {
+                    let id = typed.id().or_else(|| unnamed(read_definition));
+                    parsed_definitions.extend(id.map(|id| ParsedDefinition {
                         file,
                         document: index,
                         root: typed.root,
-                        read,
+                        read_definition,
                         id,
                     }));
                 }
             }
         }
-        found
+        parsed_definitions
     }
 }
 

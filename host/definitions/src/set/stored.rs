@@ -3,7 +3,7 @@ use std::{path::PathBuf, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DefinitionSet, chains::Chains, usable::id_of};
+use super::{DefinitionSet, chains::Chains, usable_definitions::id_of};
 use crate::{
     ChainDefinition, ChainId, DefinitionFile, DefinitionId, Location,
     document::{BYTE_ORDER_MARK, Document, Mistakes, Node},
@@ -43,7 +43,7 @@ pub(crate) struct ParsedDefinition<'a> {
     pub(crate) file: usize,
     pub(crate) document: usize,
     pub(crate) root: Node<'a>,
-    pub(crate) read: &'a Arc<ReadDefinition>,
+    pub(crate) read_definition: &'a Arc<ReadDefinition>,
     pub(crate) id: DefinitionId,
 }
 
@@ -56,16 +56,16 @@ impl ParsedDefinition<'_> {
     /// is only a part of a chain, such as a binding.
     pub(crate) fn chain(&self) -> Option<ChainDefinition> {
         let mut chains = Chains::default();
-        chains.add(self.read, &mut Mistakes::new());
+        chains.add(self.read_definition, &mut Mistakes::new());
         chains.definitions(&mut Mistakes::new()).chains.pop()
     }
 }
 
 pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
-    let read = set.read(&mut Mistakes::new());
+    let read_files = set.read(&mut Mistakes::new());
     let stored = |definition: ParsedDefinition<'_>| {
         let file = set.files.get(definition.file)?;
-        let documents = &read.get(definition.file)?.documents;
+        let documents = &read_files.get(definition.file)?.documents;
         Some(StoredDefinition {
             file: file.path.clone(),
             line: definition.root.location().line,
@@ -75,11 +75,11 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
                 name: chain.name,
             }),
             in_list: definition.is_item(),
-            has_mistakes: !definition.read.mistakes.is_empty(),
+            has_mistakes: !definition.read_definition.mistakes.is_empty(),
             id: definition.id,
         })
     };
-    let usable = set.definitions_in(&read).into_iter().filter_map(stored);
+    let usable = set.definitions_in(&read_files).into_iter().filter_map(stored);
     let unusable = set.unusable().iter().filter_map(|file| unusable(set, file));
     usable.chain(unusable).collect()
 }

@@ -54,7 +54,7 @@ fn stored_definitions_keep_their_text_and_comments() {
         jobs = chain("jobs").replace('\n', "\r\n"),
     );
     let stored = set_of_file("chains/a.yaml", &text).documents();
-    let found: Vec<_> = stored
+    let stored_texts: Vec<_> = stored
         .iter()
         .map(|stored| (stored.id.to_string(), stored.line, stored.text.as_str()))
         .collect();
@@ -62,7 +62,7 @@ fn stored_definitions_keep_their_text_and_comments() {
     let pods =
         format!("# Of the team shop.\n\n# Sidecars.\n{pods}  # Not indented like the rest.\n# About jobs.\n");
     assert_eq!(
-        found,
+        stored_texts,
         [
             ("AdmissionChain/pods".to_owned(), 4, pods.as_str()),
             ("AdmissionChain/jobs".to_owned(), 14, jobs.as_str()),
@@ -123,7 +123,7 @@ fn stored_definitions_are_identified_by_kind_and_name() {
     ];
     for (text, expected) in table {
         let stored = set_of_file("f", text).documents();
-        let found: Vec<_> = stored
+        let stored_ids: Vec<_> = stored
             .iter()
             .map(|stored| {
                 (
@@ -136,7 +136,7 @@ fn stored_definitions_are_identified_by_kind_and_name() {
             .into_iter()
             .map(|(id, chain)| (id.to_owned(), chain.map(str::to_owned)))
             .collect();
-        assert_eq!(found, expected, "{text}");
+        assert_eq!(stored_ids, expected, "{text}");
         assert!(
             stored
                 .iter()
@@ -175,12 +175,12 @@ fn the_documents_of_a_policy_include_its_bindings() {
         ),
         ("Validating:pods", vec![]),
     ] {
-        let found: Vec<_> = set
+        let stored_ids: Vec<_> = set
             .documents_of(&id.parse().unwrap())
             .iter()
             .map(|stored| stored.id.to_string())
             .collect();
-        assert_eq!(found, expected, "{id}");
+        assert_eq!(stored_ids, expected, "{id}");
     }
 }
 
@@ -243,9 +243,9 @@ fn template(parameters: &str) -> String {
     )
 }
 
-fn constraint(name: &str, most: &str) -> String {
+fn constraint(name: &str, limit: &str) -> String {
     format!(
-        "apiVersion: constraints.gatekeeper.sh/v1beta1\nkind: Few\nmetadata: {{ name: {name} }}\nspec: {{ parameters: {{ most: {most} }} }}\n"
+        "apiVersion: constraints.gatekeeper.sh/v1beta1\nkind: Few\nmetadata: {{ name: {name} }}\nspec: {{ parameters: {{ most: {limit} }} }}\n"
     )
 }
 
@@ -261,18 +261,21 @@ fn entries_with_a_missing_dependency_are_set_aside() {
         policy("p"),
         absolute("pods"),
     ]);
-    let gone = "ValidatingAdmissionPolicyBinding/a Nothing there is no ValidatingAdmissionPolicy \"gone\"; \
+    let rejected_line = "ValidatingAdmissionPolicyBinding/a Nothing there is no ValidatingAdmissionPolicy \"gone\"; \
                 add its document, or correct the name\n";
     let expected = format!(
-        "pods: s\np: b\n{gone}{}",
-        gone.replace("/a Nothing", "/b LastVersion")
+        "pods: s\np: b\n{rejected_line}{}",
+        rejected_line.replace("/a Nothing", "/b LastVersion")
     );
     assert_eq!(sorted(&stray, &both, keep), expected);
-    let expected = format!("pods: s\np: \n{gone}{}", gone.replace("/a", "/b"));
+    let expected = format!(
+        "pods: s\np: \n{rejected_line}{}",
+        rejected_line.replace("/a", "/b")
+    );
     assert_eq!(sorted(&stray, &both, OnBadDefinition::ServeRest), expected);
 
     let stray = entries(&[binding("b", "gone")]);
-    assert_eq!(sorted(&stray, &both, keep), gone.replace("/a", "/b"));
+    assert_eq!(sorted(&stray, &both, keep), rejected_line.replace("/a", "/b"));
 
     // A constraint is set aside if its template is missing, or if its parameters do not fit the schema in the template.
     let number = "{ most: { type: integer } }";
@@ -284,14 +287,17 @@ fn entries_with_a_missing_dependency_are_set_aside() {
         constraint("three", "many"),
         constraint("two", "3"),
     ]);
-    let found = sorted(&now, &both, keep);
-    assert!(found.starts_with("few: one two\nFew/one LastVersion "), "{found}");
-    assert!(found.contains("\nFew/three Nothing "), "{found}");
-    let now = entries(&[constraint("one", "1")]);
-    let found = sorted(&now, &both, keep);
+    let summary = sorted(&now, &both, keep);
     assert!(
-        found.starts_with("Few/one Nothing there is no ConstraintTemplate"),
-        "{found}"
+        summary.starts_with("few: one two\nFew/one LastVersion "),
+        "{summary}"
+    );
+    assert!(summary.contains("\nFew/three Nothing "), "{summary}");
+    let now = entries(&[constraint("one", "1")]);
+    let summary = sorted(&now, &both, keep);
+    assert!(
+        summary.starts_with("Few/one Nothing there is no ConstraintTemplate"),
+        "{summary}"
     );
     assert_eq!(sorted(&entries(&[template(number)]), &both, keep), "few: \n");
 }
@@ -308,12 +314,12 @@ fn constraints_of_an_invalid_template_are_not_used() {
         false,
         (&[], OnBadDefinition::KeepLast),
     );
-    let bad: Vec<_> = usable
+    let bad_paths: Vec<_> = usable
         .bad
         .iter()
         .map(|bad| bad.path.display().to_string())
         .collect();
-    assert_eq!(bad, ["ConstraintTemplate/few", "Few/one"]);
+    assert_eq!(bad_paths, ["ConstraintTemplate/few", "Few/one"]);
     let chains = usable.served().chains().unwrap();
     assert_eq!(chains.len(), 1, "{chains:?}");
     let mut usable = DefinitionSet::of_files(all.clone()).usable(&all, OnBadDefinition::KeepLast);

@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::{
     DefinitionStore, StoreError, StoreKind,
-    loss::enforces_less,
+    enforcement_loss::enforces_less,
     reading::{EXTENSIONS, FilesRead, QUIET, SettledRead, empty_directory, file_mistake, is_definition},
     write::{remove_drafts, write},
 };
@@ -40,7 +40,7 @@ const WRITER_TIMEOUT: Duration = Duration::from_secs(20);
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
     /// The state of the files just before they were last read; `None` if they have not been read.
-    read: watch::Sender<Option<Fingerprint>>,
+    last_fingerprint: watch::Sender<Option<Fingerprint>>,
     /// The texts and definitions that were last read without mistakes; `None` if there are none.
     complete: Mutex<Option<Complete>>,
     watch: Mutex<Option<Watch>>,
@@ -57,7 +57,7 @@ impl FileStore {
     pub fn new(paths: Vec<PathBuf>) -> Self {
         Self {
             paths: paths.into(),
-            read: watch::Sender::new(None),
+            last_fingerprint: watch::Sender::new(None),
             complete: Mutex::default(),
             watch: Mutex::default(),
             writers: OnceLock::new(),
@@ -107,8 +107,8 @@ impl FileStore {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        let done = on_thread_for_long_work(work).await;
-        done.map_err(|error| StoreError::Unreachable {
+        let result = on_thread_for_long_work(work).await;
+        result.map_err(|error| StoreError::Unreachable {
             store: self.location(),
             reason: format!("the work was interrupted: {error}"),
         })
@@ -121,19 +121,19 @@ impl FileStore {
             self.wait_for_writers().await?;
             let (paths, before, forms) = (self.paths.clone(), last.clone(), self.forms.clone());
             let look = move || {
-                let quiet = |found: &FilesRead| match &*before {
-                    Some(last) if last.loses(found, &forms) => REMOVAL_QUIET,
+                let quiet = |files_read: &FilesRead| match &*before {
+                    Some(last) if last.loses(files_read, &forms) => REMOVAL_QUIET,
                     _ => QUIET,
                 };
                 // The state of the files is recorded before their texts are read. If a file changes in between, the
                 // next comparison with the recorded state finds this change.
-                let seen = Fingerprint::read_extensions(paths.iter().cloned(), EXTENSIONS);
-                (seen, reading.look(&paths, quiet), reading)
+                let fingerprint = Fingerprint::read_extensions(paths.iter().cloned(), EXTENSIONS);
+                (fingerprint, reading.look(&paths, quiet), reading)
             };
-            let (seen, found);
-            (seen, found, reading) = self.blocking(look).await?;
-            match found {
-                Ok(found) => return Ok((seen, found)),
+            let (fingerprint, outcome);
+            (fingerprint, outcome, reading) = self.blocking(look).await?;
+            match outcome {
+                Ok(files_read) => return Ok((fingerprint, files_read)),
                 Err(pause) => {
                     if pause > QUIET && !std::mem::replace(&mut has_logged, true) {
                         tracing::info!(
@@ -162,7 +162,9 @@ impl DefinitionStore for FileStore {
 
     fn owns(&self, path: &Path) -> bool {
         let is_in = |directory: &PathBuf| path.parent() == Some(directory) && is_definition(path);
-        self.paths.iter().any(|own| own == path || is_in(own))
+        self.paths
+            .iter()
+            .any(|own_path| own_path == path || is_in(own_path))
     }
 
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
@@ -172,23 +174,23 @@ impl DefinitionStore for FileStore {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let last = self.complete.lock().await.clone();
-        if self.read.borrow().is_none() {
+        if self.last_fingerprint.borrow().is_none() {
             let paths = self.paths.clone();
             self.blocking(move || remove_drafts(&paths)).await?;
         }
-        let (seen, found) = self.read_complete(last).await?;
-        self.read.send_replace(Some(seen));
+        let (fingerprint, files_read) = self.read_complete(last).await?;
+        self.last_fingerprint.send_replace(Some(fingerprint));
         self.warn_of_empty_directories().await?;
         let mut complete = self.complete.lock().await;
         // The caller may drop this future while `blocking` runs. Everything that was moved into the closure is then
         // lost, so the closure gets clones.
         let (last, forms) = (complete.clone(), self.forms.clone());
-        let (now, mut found) = self
-            .blocking(move || (Complete::after(last, &found, &forms), found))
+        let (now, mut files_read) = self
+            .blocking(move || (Complete::after(last, &files_read, &forms), files_read))
             .await?;
         *complete = Some(now);
-        found.files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(found.mistakes.into_result(found.files)?)
+        files_read.files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(files_read.mistakes.into_result(files_read.files)?)
     }
 
     async fn set_last_live(&self, files: Vec<DefinitionFile>) {
@@ -210,36 +212,36 @@ impl DefinitionStore for FileStore {
         }
         let mut complete = self.complete.lock().await;
         let (last, forms) = (complete.clone(), self.forms.clone());
-        let written = self.blocking(move || {
+        let update = self.blocking(move || {
             write(&changes)?;
             Ok::<_, StoreError>(last.map(|last| last.with(&changes, &forms)))
         });
-        *complete = written.await??;
+        *complete = update.await??;
         Ok(())
     }
 
     async fn changed(&self) {
-        let mut read = self.read.subscribe();
+        let mut fingerprints = self.last_fingerprint.subscribe();
         let mut watch = self.watch.lock().await;
         loop {
-            let Some(seen) = read.borrow_and_update().clone() else {
+            let Some(fingerprint) = fingerprints.borrow_and_update().clone() else {
                 // The store has not been read yet, so whatever it contains is a change.
                 return;
             };
             let watch = match &mut *watch {
                 Some(watch) => {
-                    watch.expect(seen);
+                    watch.expect(fingerprint);
                     watch
                 }
                 none => {
-                    let watch = none.insert(Watch::since(seen, self.config));
+                    let watch = none.insert(Watch::since(fingerprint, self.config));
                     self.writers.get_or_init(|| watch.writers());
                     watch
                 }
             };
             tokio::select! {
                 _ = watch.changed() => return,
-                _ = read.changed() => {}
+                _ = fingerprints.changed() => {}
             }
         }
     }
@@ -254,15 +256,15 @@ struct Complete {
 }
 
 impl Complete {
-    fn after(last: Option<Self>, found: &FilesRead, forms: &DocumentForms) -> Self {
+    fn after(last: Option<Self>, files_read: &FilesRead, forms: &DocumentForms) -> Self {
         let last = last.unwrap_or_default();
-        if last.definitions.is_some() && last.files == found.files {
+        if last.definitions.is_some() && last.files == files_read.files {
             return last;
         }
-        match found.definitions(forms) {
+        match files_read.definitions(forms) {
             None => last,
             Some(definitions) => Self {
-                files: found.files.clone(),
+                files: files_read.files.clone(),
                 definitions: Some(definitions.clone()),
             },
         }
@@ -272,29 +274,29 @@ impl Complete {
         let mut files = self.files.clone();
         for change in changes {
             files.retain(|file| file.path != change.path);
-            let written = change.after.as_ref();
-            files.extend(written.map(|text| DefinitionFile::file(&change.path, text)));
+            let new_text = change.after.as_ref();
+            files.extend(new_text.map(|text| DefinitionFile::file(&change.path, text)));
         }
         Self::after(Some(self), &FilesRead::of_files(files), forms)
     }
 
     /// Returns whether a file may be half-written. This is the case if a file was truncated, if a new file is blank, or
     /// if all definitions together enforce less than before.
-    fn loses(&self, found: &FilesRead, forms: &DocumentForms) -> bool {
-        if found.files == self.files {
+    fn loses(&self, files_read: &FilesRead, forms: &DocumentForms) -> bool {
+        if files_read.files == self.files {
             return false;
         }
         let files = self.files.iter();
-        let before: HashMap<&Path, &str> = files.map(|file| (&*file.path, &*file.text)).collect();
-        let before = |file: &DefinitionFile| before.get(&*file.path).copied();
-        let is_cut = |file: &DefinitionFile| match before(file) {
+        let old_texts: HashMap<&Path, &str> = files.map(|file| (&*file.path, &*file.text)).collect();
+        let old_text = |file: &DefinitionFile| old_texts.get(&*file.path).copied();
+        let is_cut = |file: &DefinitionFile| match old_text(file) {
             Some(before) => before != file.text && before.starts_with(&file.text),
             None => file.text.trim().is_empty(),
         };
-        if found.files.iter().any(is_cut) {
+        if files_read.files.iter().any(is_cut) {
             return true;
         }
-        let Some(now) = found.definitions(forms) else {
+        let Some(now) = files_read.definitions(forms) else {
             return false;
         };
         let before = self.definitions.as_ref();

@@ -45,9 +45,9 @@ pub(crate) fn read_readable_files(paths: &[PathBuf], mistakes: &mut Mistakes) ->
     let mut reading = SettledRead::default();
     loop {
         match reading.look(paths, |_| QUIET) {
-            Ok(found) => {
-                mistakes.extend(found.mistakes);
-                return found.files;
+            Ok(files_read) => {
+                mistakes.extend(files_read.mistakes);
+                return files_read.files;
             }
             Err(pause) => std::thread::sleep(pause),
         }
@@ -88,7 +88,7 @@ impl FilesRead {
 #[derive(Debug, Default)]
 pub(super) struct SettledRead {
     listing: FileListing,
-    found: Option<FilesRead>,
+    last_read: Option<FilesRead>,
     attempts: usize,
 }
 
@@ -102,18 +102,20 @@ impl SettledRead {
         loop {
             let listing = FileListing::new(paths);
             if listing == self.listing
-                && let Some(found) = self.found.take()
+                && let Some(files_read) = self.last_read.take()
             {
-                return Ok(found);
+                return Ok(files_read);
             }
             if self.attempts == ATTEMPTS {
                 return Ok(kept_changing(paths));
             }
             self.attempts += 1;
             self.listing = listing;
-            self.found = self.listing.read();
-            let Some(found) = &self.found else { continue };
-            let rest = quiet(found).saturating_sub(self.listing.age());
+            self.last_read = self.listing.read();
+            let Some(files_read) = &self.last_read else {
+                continue;
+            };
+            let rest = quiet(files_read).saturating_sub(self.listing.age());
             if !rest.is_zero() {
                 return Err(rest);
             }
@@ -122,13 +124,13 @@ impl SettledRead {
 }
 
 fn kept_changing(paths: &[PathBuf]) -> FilesRead {
-    let mut found = FilesRead::default();
+    let mut files_read = FilesRead::default();
     let message = "the file kept changing while it was read";
     let mistakes = paths
         .iter()
         .map(|path| file_mistake(path, message, "read it again when it is whole"));
-    found.mistakes.extend(mistakes);
-    found
+    files_read.mistakes.extend(mistakes);
+    files_read
 }
 
 /// The state of all files at one moment. If two listings are equal, no file has changed between them.
@@ -143,7 +145,7 @@ struct FileListing {
 impl FileListing {
     fn new(paths: &[PathBuf]) -> Self {
         let mut listing = Self::default();
-        let mut seen = HashSet::new();
+        let mut canonical_paths = HashSet::new();
         for path in paths {
             listing
                 .paths
@@ -159,9 +161,9 @@ impl FileListing {
             };
             for file in files {
                 // A file may be given twice: by its own path, and by the path of its directory. It is listed only once.
-                if seen.insert(fs::canonicalize(&file).unwrap_or_else(|_| file.clone())) {
-                    let found = stamp(fs::metadata(&file));
-                    listing.files.push((file, found));
+                if canonical_paths.insert(fs::canonicalize(&file).unwrap_or_else(|_| file.clone())) {
+                    let file_stamp = stamp(fs::metadata(&file));
+                    listing.files.push((file, file_stamp));
                 }
             }
         }
@@ -179,7 +181,7 @@ impl FileListing {
 
     /// Reads the texts of the listed files. Returns `None` if a file was replaced after it was listed.
     fn read(&self) -> Option<FilesRead> {
-        let mut found = FilesRead {
+        let mut files_read = FilesRead {
             mistakes: self.mistakes.clone(),
             ..FilesRead::default()
         };
@@ -188,16 +190,16 @@ impl FileListing {
                 // A symbolic link may have got another target after the files were listed. The file at this path is
                 // then not the listed one, so the read is given up.
                 Ok((_, metadata)) if *stamp != Some(Stamp::from_metadata(&metadata)) => return None,
-                Ok((text, _)) => found.files.push(DefinitionFile::file(path, text)),
+                Ok((text, _)) => files_read.files.push(DefinitionFile::file(path, text)),
                 Err(mut mistake) => {
                     if mistake.fix.is_empty() {
                         mistake.fix = fix_of_unread(path).to_owned();
                     }
-                    found.mistakes.push(mistake);
+                    files_read.mistakes.push(mistake);
                 }
             }
         }
-        Some(found)
+        Some(files_read)
     }
 }
 

@@ -124,8 +124,8 @@ fn rules_that_match_nothing_cause_warnings() {
         ("kinds: [Deployment]", None),
         ("resources: ['*/scale']", None),
     ] {
-        for place in ["chain", "stage"] {
-            let (chain, stage) = match place {
+        for level in ["chain", "stage"] {
+            let (chain, stage) = match level {
                 "chain" => (rule, "kinds: [a]"),
                 _ => ("kinds: [a]", rule),
             };
@@ -136,14 +136,14 @@ fn rules_that_match_nothing_cause_warnings() {
             );
             let chains = load_text("c.yaml", &text).unwrap();
             let warnings: Vec<_> = chains.iter().flat_map(super::ChainDefinition::warnings).collect();
-            let found = warnings
+            let warning = warnings
                 .iter()
                 .map(ToString::to_string)
                 .find(|text| text.contains("matches no request"));
-            match (found, expected) {
+            match (warning, expected) {
                 (None, None) => {}
                 (Some(text), Some(part)) if text.contains(part) => {}
-                (found, _) => panic!("{place}: {rule}: {found:?}"),
+                (warning, _) => panic!("{level}: {rule}: {warning:?}"),
             }
         }
     }
@@ -159,12 +159,12 @@ fn a_rule_entry_that_matches_nothing_is_reported_with_its_location() {
     std::fs::write(&file, text).unwrap();
     let chains = load_text(file.to_str().unwrap(), text).unwrap();
     let warnings: Vec<String> = chains[0].warnings().iter().map(ToString::to_string).collect();
-    let place = format!(
+    let prefix = format!(
         "{}:7:23: spec.rules[0].resources[1]: chain c: `Job` in",
         file.display()
     );
     assert!(
-        warnings.iter().any(|warning| warning.starts_with(&place)),
+        warnings.iter().any(|warning| warning.starts_with(&prefix)),
         "{warnings:?}"
     );
 }

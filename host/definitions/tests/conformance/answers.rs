@@ -38,72 +38,78 @@ impl RecordedAnswer {
     }
 
     pub(crate) fn difference(&self, outcome: &Outcome) -> Option<String> {
-        let (here, refusal) = match &outcome.decision {
+        let (decision_text, refusal) = match &outcome.decision {
             Decision::Allowed => ("allowed".to_owned(), None),
             Decision::Refused(refusal) => (refusal.to_string(), Some(refusal)),
         };
-        let differs = match refusal.map(|refusal| &refusal.cause) {
+        let is_different = match refusal.map(|refusal| &refusal.cause) {
             None => self.is_of_policy() || self.status == 0,
             Some(RefusalCause::Denied(denial)) => {
-                let ours = json!({
+                let actual = json!({
                     "status": denial.code(), "reason": denial.reason, "message": denial.message,
                     "details": denial.details,
                 });
-                let theirs = json!({
+                let expected = json!({
                     "status": self.status, "reason": self.reason, "message": self.message, "details": self.details,
                 });
-                if self.is_of_policy() && ours != theirs {
-                    return Some(format!("\n  kube-apiserver: {theirs}\n  here:           {ours}"));
+                if self.is_of_policy() && actual != expected {
+                    return Some(format!(
+                        "\n  kube-apiserver: {expected}\n  here:           {actual}"
+                    ));
                 }
                 !self.is_of_policy()
             }
             Some(_) => true,
         };
-        if differs {
-            return Some(format!("{self}; here: {here}"));
+        if is_different {
+            return Some(format!("{self}; here: {decision_text}"));
         }
         self.different_notes(outcome)
             .or_else(|| self.different_object(outcome))
     }
 
     fn different_notes(&self, outcome: &Outcome) -> Option<String> {
-        let theirs: Vec<&str> = self
+        let expected_warnings: Vec<&str> = self
             .warnings
             .iter()
             .flatten()
             .filter_map(|warning| warning.strip_prefix("299 - \"")?.strip_suffix('"'))
             .filter(|text| text.starts_with("Validation failed"))
             .collect();
-        if outcome.warnings != theirs {
-            return Some(format!("warnings {theirs:?}; here: {:?}", outcome.warnings));
+        if outcome.warnings != expected_warnings {
+            return Some(format!(
+                "warnings {expected_warnings:?}; here: {:?}",
+                outcome.warnings
+            ));
         }
         let audit = self.audit.iter().flatten();
-        let mut theirs: Vec<(&str, Value)> = audit
+        let mut expected_notes: Vec<(&str, Value)> = audit
             .filter(|(key, _)| !key.starts_with("apiserver.") && !key.starts_with("pod-security."))
             .filter_map(|(key, value)| Some((key.rsplit('/').next()?, parsed(value.as_str()?))))
             .collect();
-        let mut ours: Vec<(&str, Value)> = outcome
+        let mut actual_notes: Vec<(&str, Value)> = outcome
             .audit_annotations
             .iter()
             .map(|note| (note.key.as_str(), parsed(&note.value)))
             .collect();
-        theirs.sort_by_key(|(key, _)| *key);
-        ours.sort_by_key(|(key, _)| *key);
+        expected_notes.sort_by_key(|(key, _)| *key);
+        actual_notes.sort_by_key(|(key, _)| *key);
         // kube-apiserver's response to a refused request contains no audit annotations, so they are compared only if
         // the request was allowed.
         let are_recorded = self.status < 400;
-        (are_recorded && ours != theirs).then(|| format!("audit annotations {theirs:?}; here: {ours:?}"))
+        (are_recorded && actual_notes != expected_notes)
+            .then(|| format!("audit annotations {expected_notes:?}; here: {actual_notes:?}"))
     }
 
     fn different_object(&self, outcome: &Outcome) -> Option<String> {
-        let theirs = self.object.as_ref().filter(|object| object["kind"] != "Status")?;
-        let mut ours = defaulted(outcome.object.as_ref()?.value().clone());
-        let metadata = ours["metadata"].as_object_mut()?;
+        let expected = self.object.as_ref().filter(|object| object["kind"] != "Status")?;
+        let mut actual = defaulted(outcome.object.as_ref()?.value().clone());
+        let metadata = actual["metadata"].as_object_mut()?;
         metadata.retain(|field, _| !OF_SERVER.contains(&field.as_str()));
-        if ours["kind"] == "PodExecOptions" {
+        if actual["kind"] == "PodExecOptions" {
             return None;
         }
-        different("", theirs, &ours)
+        different("", expected, &actual)
     }
 }
 
@@ -149,14 +155,14 @@ const FILLED_IN: [&str; 28] = [
 ];
 
 /// Returns the first difference between two objects. Fields that the API server itself sets do not count.
-fn different(path: &str, theirs: &Value, ours: &Value) -> Option<String> {
-    match (theirs, ours) {
-        (Value::Object(theirs), Value::Object(ours)) => {
-            for (key, value) in theirs {
+fn different(path: &str, expected: &Value, actual: &Value) -> Option<String> {
+    match (expected, actual) {
+        (Value::Object(expected), Value::Object(actual)) => {
+            for (key, value) in expected {
                 let path = format!("{path}/{key}");
-                match ours.get(key) {
-                    Some(ours) => {
-                        if let Some(difference) = different(&path, value, ours) {
+                match actual.get(key) {
+                    Some(actual_value) => {
+                        if let Some(difference) = different(&path, value, actual_value) {
                             return Some(difference);
                         }
                     }
@@ -165,18 +171,24 @@ fn different(path: &str, theirs: &Value, ours: &Value) -> Option<String> {
                     None => return Some(format!("object{path}: {value}; here: nothing")),
                 }
             }
-            let more = ours
+            let extra_field = actual
                 .iter()
-                .find(|(key, value)| !theirs.contains_key(*key) && !is_empty(value));
-            more.map(|(key, value)| format!("object{path}/{key}: nothing; here: {value}"))
+                .find(|(key, value)| !expected.contains_key(*key) && !is_empty(value));
+            extra_field.map(|(key, value)| format!("object{path}/{key}: nothing; here: {value}"))
         }
-        (Value::Array(theirs), Value::Array(ours)) if theirs.len() == ours.len() => {
-            let mut pairs = theirs.iter().zip(ours).enumerate();
-            pairs.find_map(|(index, (theirs, ours))| different(&format!("{path}/{index}"), theirs, ours))
+        (Value::Array(expected), Value::Array(actual)) if expected.len() == actual.len() => {
+            let mut pairs = expected.iter().zip(actual).enumerate();
+            pairs.find_map(|(index, (expected_item, actual_item))| {
+                different(&format!("{path}/{index}"), expected_item, actual_item)
+            })
         }
-        _ if theirs == ours => None,
-        (Value::Number(theirs), Value::Number(ours)) if theirs.as_f64() == ours.as_f64() => None,
-        _ => Some(format!("object{path}: {theirs}; here: {ours}")),
+        _ if expected == actual => None,
+        (Value::Number(expected_number), Value::Number(actual_number))
+            if expected_number.as_f64() == actual_number.as_f64() =>
+        {
+            None
+        }
+        _ => Some(format!("object{path}: {expected}; here: {actual}")),
     }
 }
 
@@ -232,10 +244,10 @@ pub(crate) fn defaulted(mut object: Value) -> Value {
         let toleration = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
         let taints = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
         let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
-        let known = tolerations.as_array_mut().unwrap();
+        let entries = tolerations.as_array_mut().unwrap();
         for taint in taints {
-            if known.iter().all(|toleration| toleration["key"] != taint) {
-                known.push(toleration(taint));
+            if entries.iter().all(|toleration| toleration["key"] != taint) {
+                entries.push(toleration(taint));
             }
         }
         spec.entry("enableServiceLinks").or_insert(json!(true));

@@ -59,8 +59,8 @@ impl ClusterReader for RecordedObjects {
         name: &str,
         _: Deadline,
     ) -> Result<Option<String>, ClusterError> {
-        let mut found = self.find(kind, namespace);
-        Ok(found
+        let mut objects = self.find(kind, namespace);
+        Ok(objects
             .find(|object| object["metadata"]["name"] == name)
             .map(Value::to_string))
     }
@@ -73,18 +73,18 @@ impl ClusterReader for RecordedObjects {
     ) -> Result<ClusterPage, ClusterError> {
         // All label selectors in the test cases have one label with one value, such as `app=web` or `app in (web)`.
         // Only these two forms are supported here.
-        let wanted = query
+        let selector = query
             .label_selector
             .trim_end_matches(')')
             .split_once(" in (")
             .or_else(|| query.label_selector.split_once('='));
-        let is_selected = |object: &&Value| match wanted {
+        let is_selected = |object: &&Value| match selector {
             Some((label, value)) => object["metadata"]["labels"][label] == value,
             None => true,
         };
-        let found = self.find(kind, query.namespace.as_deref()).filter(is_selected);
+        let objects = self.find(kind, query.namespace.as_deref()).filter(is_selected);
         Ok(ClusterPage {
-            objects: found.map(|object| object.to_string().into()).collect(),
+            objects: objects.map(|object| object.to_string().into()).collect(),
             rest: None,
         })
     }

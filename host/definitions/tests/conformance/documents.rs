@@ -23,17 +23,17 @@ struct DocumentList {
 #[test]
 fn documents_are_accepted_and_refused_as_in_kube_apiserver() {
     let cases: Vec<DocumentCase> = lines("accepts.jsonl");
-    let mut found = BTreeMap::new();
+    let mut different_cases = BTreeMap::new();
     for case in &cases {
-        let read = chains(&case.document.items);
-        if read.is_ok() != (case.status == 201) {
-            let theirs = case.message.as_deref().unwrap_or("accepted");
-            let ours = read.err().unwrap_or_else(|| "accepted".to_owned());
-            found.insert(
+        let outcome = chains(&case.document.items);
+        if outcome.is_ok() != (case.status == 201) {
+            let expected = case.message.as_deref().unwrap_or("accepted");
+            let actual = outcome.err().unwrap_or_else(|| "accepted".to_owned());
+            different_cases.insert(
                 case.name.clone(),
-                format!("kube-apiserver: {theirs}; here: {ours}"),
+                format!("kube-apiserver: {expected}; here: {actual}"),
             );
         }
     }
-    assert_differences("documents", cases.len(), found, differences::DOCUMENTS);
+    assert_differences("documents", cases.len(), different_cases, differences::DOCUMENTS);
 }

@@ -63,7 +63,7 @@ fn object(is_shown: bool) -> Object {
 #[tokio::test]
 async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
     let cases: Vec<ExpressionCase> = lines("cel.jsonl");
-    let mut found = BTreeMap::new();
+    let mut different_cases = BTreeMap::new();
     let mut all = Vec::new();
     for (
         index,
@@ -85,16 +85,16 @@ async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
         match (chains(&policy(&name, &validation)), why) {
             (Ok(chains), None) => all.extend(chains),
             (Err(mistakes), None) => {
-                found.insert(
+                different_cases.insert(
                     expression.clone(),
                     format!("kube-apiserver: {kube:?}; here: {mistakes}"),
                 );
             }
             (compiled, Some(why)) if compiled.is_ok() != (kube.as_deref() == Some("accepted")) => {
-                let ours = compiled.err().unwrap_or_else(|| "accepted".to_owned());
-                found.insert(
+                let actual = compiled.err().unwrap_or_else(|| "accepted".to_owned());
+                different_cases.insert(
                     expression.clone(),
-                    format!("kube-apiserver: {kube:?} ({why}); here: {ours}"),
+                    format!("kube-apiserver: {kube:?} ({why}); here: {actual}"),
                 );
             }
             _ => {}
@@ -110,7 +110,7 @@ async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
         },
     ) in cases.iter().enumerate()
     {
-        if why.is_some() || found.contains_key(expression) {
+        if why.is_some() || different_cases.contains_key(expression) {
             continue;
         }
         let kind = GroupVersionKind::from_api_version("v1", "ConfigMap");
@@ -130,17 +130,22 @@ async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
         else {
             panic!("{expression}: {:?}", outcome.decision);
         };
-        let said = denial
+        let message = denial
             .message
             .split_once("denied request: ")
-            .map(|(_, said)| said.to_owned());
-        let value = said.filter(|said| said != "an error");
+            .map(|(_, text)| text.to_owned());
+        let value = message.filter(|text| text != "an error");
         if value != *kube {
-            found.insert(
+            different_cases.insert(
                 expression.clone(),
                 format!("kube-apiserver: {kube:?}; here: {value:?}"),
             );
         }
     }
-    assert_differences("expressions", cases.len(), found, differences::EXPRESSIONS);
+    assert_differences(
+        "expressions",
+        cases.len(),
+        different_cases,
+        differences::EXPRESSIONS,
+    );
 }

@@ -42,28 +42,34 @@ fn chains(documents: &[Value]) -> Result<Vec<ChainDefinition>, String> {
     load(&[file]).map_err(|mistakes| mistakes.to_string())
 }
 
-/// Fails unless exactly the cases in `listed` differ. `found` has a description of each case that differs.
-fn assert_differences(what: &str, cases: usize, found: BTreeMap<String, String>, listed: &[(&str, &str)]) {
-    let is_listed = |name: &str| listed.iter().any(|(known, _)| *known == name);
-    let unexpected: Vec<_> = found
+/// Fails unless exactly the cases in `listed_cases` differ. `different_cases` has a description of each case that
+/// differs.
+fn assert_differences(
+    noun: &str,
+    case_count: usize,
+    different_cases: BTreeMap<String, String>,
+    listed_cases: &[(&str, &str)],
+) {
+    let is_listed = |name: &str| listed_cases.iter().any(|(listed_name, _)| *listed_name == name);
+    let unexpected: Vec<_> = different_cases
         .iter()
         .filter(|(name, _)| !is_listed(name))
-        .map(|(name, how)| format!("{name}: {how}"))
+        .map(|(name, difference)| format!("{name}: {difference}"))
         .collect();
-    let agreeing: Vec<_> = listed
+    let agreeing: Vec<_> = listed_cases
         .iter()
-        .filter(|(name, _)| !found.contains_key(*name))
+        .filter(|(name, _)| !different_cases.contains_key(*name))
         .map(|(name, _)| *name)
         .collect();
     println!(
-        "{what}: {} of {cases} agree, {} differ",
-        cases - found.len(),
-        found.len()
+        "{noun}: {} of {case_count} agree, {} differ",
+        case_count - different_cases.len(),
+        different_cases.len()
     );
     assert!(
         unexpected.is_empty() && agreeing.is_empty(),
-        "{what}: {} of {cases} cases differ.\nnot listed ({}):\n{}\nlisted, but equal ({}): {agreeing:?}",
-        found.len(),
+        "{noun}: {} of {case_count} cases differ.\nnot listed ({}):\n{}\nlisted, but equal ({}): {agreeing:?}",
+        different_cases.len(),
         unexpected.len(),
         unexpected.join("\n"),
         agreeing.len(),

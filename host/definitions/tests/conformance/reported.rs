@@ -15,10 +15,11 @@ async fn outcome(name: &str) -> Outcome {
         load(&[directory.join("policy.yaml")]).unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
     let review = fs::read_to_string(directory.join("review.json")).unwrap();
     let review: Value = serde_json::from_str(&review).unwrap();
-    let asked = &review["request"];
-    let kind = GroupVersionKind::from_api_version("apps/v1", asked["kind"]["kind"].as_str().unwrap());
+    let review_request = &review["request"];
+    let kind =
+        GroupVersionKind::from_api_version("apps/v1", review_request["kind"]["kind"].as_str().unwrap());
     let resource = kind.guess_resource();
-    let object = Object::from_value(asked["object"].clone()).unwrap();
+    let object = Object::from_value(review_request["object"].clone()).unwrap();
     let request = Request::new(Operation::Create, kind, resource).with_object(object);
     let objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod"}})];
     ConformanceCluster::new(chains, objects).admit(request).await

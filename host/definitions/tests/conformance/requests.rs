@@ -82,7 +82,7 @@ impl PathTarget {
     }
 
     fn query(&self, key: &str) -> impl Iterator<Item = &str> {
-        let pairs = self.query.iter().filter(move |(known, _)| known == key);
+        let pairs = self.query.iter().filter(move |(query_key, _)| query_key == key);
         pairs.map(|(_, value)| value.as_str())
     }
 }
@@ -94,20 +94,20 @@ fn stored_object(object: Value) -> Value {
 }
 
 /// Applies a JSON merge patch (RFC 7396).
-fn merge(into: &mut Value, patch: &Value) {
+fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
-        *into = patch.clone();
+        *target = patch.clone();
         return;
     };
-    if !into.is_object() {
-        *into = Value::Object(Map::new());
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
     }
     for (key, value) in patch {
-        match (value, into.as_object_mut().unwrap()) {
-            (Value::Null, into) => {
-                into.remove(key);
+        match (value, target.as_object_mut().unwrap()) {
+            (Value::Null, fields) => {
+                fields.remove(key);
             }
-            (value, into) => merge(into.entry(key).or_insert(Value::Null), value),
+            (value, fields) => merge(fields.entry(key).or_insert(Value::Null), value),
         }
     }
 }
@@ -218,7 +218,7 @@ impl ConformanceRequest {
 #[tokio::test]
 async fn requests_get_the_same_responses_as_from_kube_apiserver() {
     let cases: Vec<RequestCase> = lines("cases.jsonl");
-    let mut found = BTreeMap::new();
+    let mut different_cases = BTreeMap::new();
     let (mut all, mut objects): (Vec<ChainDefinition>, _) = (Vec::new(), Vec::new());
     let crds = std::fs::read_to_string(data("crds.json")).unwrap();
     let crds: Vec<Value> = serde_json::from_str(&crds).unwrap();
@@ -247,14 +247,14 @@ async fn requests_get_the_same_responses_as_from_kube_apiserver() {
             }
             (Err(_), false) => {}
             (Ok(_), false) => {
-                let why = case.why.as_deref().unwrap_or_default();
-                found.insert(
+                let reason = case.why.as_deref().unwrap_or_default();
+                different_cases.insert(
                     case.name.clone(),
-                    format!("kube-apiserver: {why}; here: accepted"),
+                    format!("kube-apiserver: {reason}; here: accepted"),
                 );
             }
             (Err(mistakes), true) => {
-                found.insert(
+                different_cases.insert(
                     case.name.clone(),
                     format!("kube-apiserver: accepted; here: {mistakes}"),
                 );
@@ -265,9 +265,9 @@ async fn requests_get_the_same_responses_as_from_kube_apiserver() {
     let refused = cases.iter().filter(|case| !case.accepted).count();
     let total = requests.len() + refused;
     for (case, index, request) in requests {
-        if let Some(how) = request.difference(&cluster, &case.existing).await {
-            found.insert(format!("{}#{index}", case.name), how);
+        if let Some(difference) = request.difference(&cluster, &case.existing).await {
+            different_cases.insert(format!("{}#{index}", case.name), difference);
         }
     }
-    assert_differences("requests", total, found, differences::REQUESTS);
+    assert_differences("requests", total, different_cases, differences::REQUESTS);
 }

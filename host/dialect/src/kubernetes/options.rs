@@ -52,10 +52,10 @@ pub(super) fn of_connection(
     query: &str,
 ) -> (GroupVersionKind, Option<Object>) {
     let subresource = target.subresource.as_deref().unwrap_or_default();
-    let known = CONNECT
+    let connect_entry = CONNECT
         .iter()
         .find(|(resource, name, ..)| *resource == target.resource.resource && *name == subresource);
-    let Some((_, _, kind, fields)) = known.filter(|_| target.resource.group.is_empty()) else {
+    let Some((_, _, kind, fields)) = connect_entry.filter(|_| target.resource.group.is_empty()) else {
         let group = target.resource.group.clone();
         let version = target.resource.version.clone();
         let kind = subresource.to_owned();
@@ -67,7 +67,7 @@ pub(super) fn of_connection(
     for (name, form) in *fields {
         let pairs = parse(query.as_bytes()).filter(|(key, _)| key == name);
         let values: Vec<String> = pairs.map(|(_, value)| value.into_owned()).collect();
-        object.extend(read(&values, *form).map(|value| ((*name).to_owned(), value)));
+        object.extend(parameter_value(&values, *form).map(|value| ((*name).to_owned(), value)));
     }
     // As in kube-apiserver, the path of a proxy connection is taken from the URL, not from the query parameter `path`.
     if subresource == "proxy" && !target.subpath.is_empty() {
@@ -78,7 +78,7 @@ pub(super) fn of_connection(
     (kind, Object::from_value(Value::Object(object)))
 }
 
-fn read(values: &[String], form: ParameterForm) -> Option<Value> {
+fn parameter_value(values: &[String], form: ParameterForm) -> Option<Value> {
     let first = values.first()?;
     Some(match form {
         ParameterForm::Text => json!(first),

@@ -97,17 +97,17 @@ impl ResourceTarget {
 
 /// A trailing slash is ignored.
 fn segments(path: &str) -> Result<Vec<String>, Rejection> {
-    let ambiguous = |what: &str| {
-        let message = format!("the path {path:?} {what}: servers may read it differently");
+    let ambiguous = |problem: &str| {
+        let message = format!("the path {path:?} {problem}: servers may read it differently");
         Rejection::new(RejectionKind::Ambiguous, message)
     };
-    let rest = path.strip_prefix('/').unwrap_or(path);
-    let inner = rest.strip_suffix('/').unwrap_or(rest);
-    if inner.is_empty() {
+    let relative_path = path.strip_prefix('/').unwrap_or(path);
+    let trimmed_path = relative_path.strip_suffix('/').unwrap_or(relative_path);
+    if trimmed_path.is_empty() {
         return Ok(Vec::new());
     }
-    let segment = |written: &str| {
-        let decoded = percent_decode_str(written)
+    let decode_segment = |encoded: &str| {
+        let decoded = percent_decode_str(encoded)
             .decode_utf8()
             .map_err(|_| ambiguous("is not UTF-8"))?;
         match &*decoded {
@@ -119,15 +119,15 @@ fn segments(path: &str) -> Result<Vec<String>, Rejection> {
             _ => Ok(decoded.into_owned()),
         }
     };
-    inner.split('/').map(segment).collect()
+    trimmed_path.split('/').map(decode_segment).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn written(target: &ResourceTarget) -> String {
-        let or = |part: &Option<String>| part.clone().unwrap_or("-".to_owned());
+    fn describe(target: &ResourceTarget) -> String {
+        let or_dash = |part: &Option<String>| part.clone().unwrap_or("-".to_owned());
         let ResourceTarget {
             resource,
             namespace,
@@ -135,7 +135,12 @@ mod tests {
             subresource,
             ..
         } = target;
-        format!("{resource} {} {} {}", or(namespace), or(name), or(subresource))
+        format!(
+            "{resource} {} {} {}",
+            or_dash(namespace),
+            or_dash(name),
+            or_dash(subresource)
+        )
     }
 
     #[test]
@@ -158,7 +163,7 @@ mod tests {
             ("/apis/rbac.authorization.k8s.io/v1/clusterroles/system:x", "rbac.authorization.k8s.io/v1/clusterroles - system:x -"),
         ] {
             match ApiTarget::parse(path) {
-                Ok(ApiTarget::Resource(target)) => assert_eq!(written(&target), expected, "{path}"),
+                Ok(ApiTarget::Resource(target)) => assert_eq!(describe(&target), expected, "{path}"),
                 other => panic!("{path}: {other:?}"),
             }
         }

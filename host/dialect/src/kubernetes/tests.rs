@@ -102,7 +102,7 @@ fn creations_and_updates_are_read_from_the_body() {
     );
     update.extensions.insert(StoredState {
         object: object(POD),
-        patched: None,
+        patched_object: None,
     });
     let Ok(BodyReading::Admit { request, .. }) = read(&update, POD) else {
         panic!()
@@ -114,7 +114,9 @@ fn creations_and_updates_are_read_from_the_body() {
 fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
     let state = StoredState {
         object: object(POD),
-        patched: object(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"x":"y"}}}"#),
+        patched_object: object(
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"x":"y"}}}"#,
+        ),
     };
     let mut patch = head(
         "PATCH",
@@ -135,7 +137,7 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
     let mut delete = head("DELETE", "/api/v1/namespaces/n/pods/a", &[]);
     assert!(read(&delete, "").is_err());
     delete.extensions.insert(StoredState {
-        patched: None,
+        patched_object: None,
         ..state
     });
     let Ok(BodyReading::Fixed { request, .. }) =

@@ -38,13 +38,13 @@ impl MatchedRoute {
         }
         let text = self.canonical(text)?;
         // Some servers use the first value of a repeated key, others the last. So a body with such a key is refused.
-        let whole = Object::parse_unique(&*text).map_err(malformed)?;
+        let body_object = Object::parse_unique(&*text).map_err(malformed)?;
         let part = match self.part(&text)? {
             None => return Ok(BodyDocument::Nothing),
             Some(part) => part,
         };
         let object = if route.object.segments().is_empty() {
-            whole
+            body_object
         } else {
             Object::parse(part).map_err(|error| malformed(format!("at `{}`: {error}", route.object)))?
         };
@@ -65,7 +65,7 @@ impl MatchedRoute {
     /// Returns `None` if there is no object and the route does not require one.
     pub(super) fn part<'t>(&self, text: &'t str) -> Result<Option<&'t str>, Rejection> {
         let route = &self.route.route;
-        match route.object.locate(text).and_then(|place| text.get(place)) {
+        match route.object.locate(text).and_then(|range| text.get(range)) {
             Some("null") | None if route.optional => Ok(None),
             None => Err(malformed(format!("there is nothing at {}", route.object))),
             part => Ok(part),
@@ -95,9 +95,11 @@ impl MatchedRoute {
         };
         let mut request = Request::new(route.operation, kind, resource);
         request.subresource.clone_from(&route.subresource);
-        let whole = object.as_ref();
-        request.namespace = self.first(&route.namespace, head, body, whole)?;
-        request.name = self.first(&route.name, head, body, whole)?.unwrap_or_default();
+        let source_object = object.as_ref();
+        request.namespace = self.first(&route.namespace, head, body, source_object)?;
+        request.name = self
+            .first(&route.name, head, body, source_object)?
+            .unwrap_or_default();
         request.dry_run = route.dry_run;
         request.identity = self.route.identity.clone();
         request.spelling = self.route.object_spelling.clone();
@@ -142,13 +144,13 @@ impl MatchedRoute {
     ) -> Result<Option<String>, Rejection> {
         let is_body = self.route.route.object.segments().is_empty();
         let head = object.filter(|_| is_body).map(Object::head);
-        let known = head.and_then(|head| match pointer.as_str() {
+        let head_text = head.and_then(|head| match pointer.as_str() {
             "/kind" => head.kind.as_ref(),
             "/metadata/name" => head.name.as_ref(),
             "/metadata/namespace" => head.namespace.as_ref(),
             _ => None,
         });
-        known.map_or_else(|| text_at(body, pointer), |text| Ok(Some(text.clone())))
+        head_text.map_or_else(|| text_at(body, pointer), |text| Ok(Some(text.clone())))
     }
 }
 
@@ -195,7 +197,7 @@ fn from_header(head: &Parts, name: &http::HeaderName) -> Result<Option<String>, 
 
 /// Returns `None` if the string is absent or null.
 fn text_at(body: &str, pointer: &Pointer) -> Result<Option<String>, Rejection> {
-    let value = pointer.locate(body).and_then(|place| body.get(place));
+    let value = pointer.locate(body).and_then(|range| body.get(range));
     match value {
         None | Some("" | "null") => Ok(None),
         Some(text) => serde_json::from_str(text)

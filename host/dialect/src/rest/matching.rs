@@ -14,7 +14,7 @@ impl PreparedRoute {
         self.route
             .methods
             .iter()
-            .any(|own| own.as_str().eq_ignore_ascii_case(method.as_str()))
+            .any(|route_method| route_method.as_str().eq_ignore_ascii_case(method.as_str()))
     }
 }
 
@@ -36,8 +36,8 @@ impl MatchedRoute {
         path: &str,
         value: fn(&str) -> String,
     ) -> Option<Self> {
-        let found = template.at(path).ok()?;
-        let parameters = found.params.iter();
+        let template_match = template.at(path).ok()?;
+        let parameters = template_match.params.iter();
         Some(Self {
             parameters: parameters
                 .map(|(key, text)| (key.to_owned(), value(text)))
@@ -96,10 +96,10 @@ impl Rest {
     pub(super) fn route(&self, head: &Parts) -> Result<Option<MatchedRoute>, Rejection> {
         let (method, path) = (&head.method, head.uri.path());
         let readings = PathReadings::new(path);
-        let mut found = readings.iter().filter_map(|path| self.find(method, path));
-        let first = found.next();
+        let mut route_matches = readings.iter().filter_map(|path| self.find(method, path));
+        let first = route_matches.next();
         if let Some(first) = &first
-            && found.any(|other| !first.is(&other))
+            && route_matches.any(|other| !first.is(&other))
         {
             return Err(ambiguous(
                 "servers may read its path in different ways; write slashes and dots plainly",
@@ -151,7 +151,7 @@ impl Rest {
 
     pub(super) fn unmatched(&self, head: &Parts) -> Class {
         let is_read = is_read(&head.method);
-        match self.unmatched {
+        match self.unmatched_writes {
             _ if is_read => Class::Pass,
             UnmatchedWrites::Refuse => Class::Refuse(Rejection::new(
                 RejectionKind::Unmatched,

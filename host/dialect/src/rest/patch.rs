@@ -45,7 +45,7 @@ impl MatchedRoute {
             PatchType::Json => Patch::parse(text)
                 .map(ClientPatch::Json)
                 .map(Some)
-                .map_err(refused),
+                .map_err(patch_rejection),
             PatchType::Merge => {
                 let text = self.canonical(text)?;
                 if is_optional && self.part(&text)?.is_none() {
@@ -88,7 +88,7 @@ impl MatchedRoute {
             return Ok(BodyReading::Nothing);
         };
         let stored = self.stored(head)?;
-        let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
+        let result = patch.apply(&self.body_of(&stored)?).map_err(patch_rejection)?;
         let text = result.text();
         // All keys of the result must have the spelling of the API. A server that ignores case would also use a key
         // with another spelling, such as `Name`, but the chains would not look at that key.
@@ -135,17 +135,17 @@ impl MatchedRoute {
                  whole object with an update",
             )
         };
-        let place = &self.route.route.object;
+        let pointer = &self.route.route.object;
         match self.parse_patch(head, body)? {
             None => Ok(body.clone()),
             Some(ClientPatch::Json(patch)) => {
-                let patch = serde_json::to_vec(&patch.followed_by(changes, place));
+                let patch = serde_json::to_vec(&patch.followed_by(changes, pointer));
                 Ok(patch.map_err(malformed)?.into())
             }
             Some(ClientPatch::Merge(patch)) => {
                 let before = self.body_of(&self.stored(head)?)?;
-                let result = patch.apply(&before).map_err(refused)?;
-                let after = replace_at(result.text(), place, object).ok_or_else(unchangeable)?;
+                let result = patch.apply(&before).map_err(patch_rejection)?;
+                let after = replace_at(result.text(), pointer, object).ok_or_else(unchangeable)?;
                 let after = Object::parse(after).map_err(malformed)?;
                 let amended = patch.amended(&before, &after).ok_or_else(unchangeable)?;
                 Ok(Bytes::copy_from_slice(amended.text().as_bytes()))
@@ -160,15 +160,15 @@ impl MatchedRoute {
     }
 
     fn body_of(&self, object: &Object) -> Result<Object, Rejection> {
-        let place = &self.route.route.object;
-        if place.segments().is_empty() {
+        let pointer = &self.route.route.object;
+        if pointer.segments().is_empty() {
             return Ok(object.clone());
         }
-        Object::parse(wrap_at(object.text(), place)).map_err(malformed)
+        Object::parse(wrap_at(object.text(), pointer)).map_err(malformed)
     }
 }
 
-fn refused(error: PatchError) -> Rejection {
+fn patch_rejection(error: PatchError) -> Rejection {
     match error {
         PatchError::Malformed(error) => malformed(error),
         error => Rejection::new(

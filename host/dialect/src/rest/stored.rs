@@ -41,8 +41,8 @@ impl StoredPath {
             name if route.path.contains(&format!("{{*{name}}}")) => Placeholder::Rest(name.to_owned()),
             name => Placeholder::Parameter(name.to_owned()),
         };
-        let wrong = || RouteProblem::StoredPath(text.clone());
-        let template = PathTemplate::parse(text, |name| Some(placeholder(name))).ok_or_else(wrong)?;
+        let invalid_path = || RouteProblem::StoredPath(text.clone());
+        let template = PathTemplate::parse(text, |name| Some(placeholder(name))).ok_or_else(invalid_path)?;
         for placeholder in template.placeholders() {
             if let Placeholder::Parameter(name) = placeholder
                 && !route.has_parameter(name)
@@ -50,10 +50,10 @@ impl StoredPath {
                 return Err(RouteProblem::Placeholder(name.clone()));
             }
         }
-        let sample = template.filled(|_| Ok::<_, RouteProblem>("x".to_owned()))?;
+        let sample = template.fill(|_| Ok::<_, RouteProblem>("x".to_owned()))?;
         match sample.parse::<Uri>() {
             Ok(_) => Ok(Some(Self(template))),
-            Err(_) => Err(wrong()),
+            Err(_) => Err(invalid_path()),
         }
     }
 }
@@ -126,19 +126,19 @@ impl MatchedRoute {
             return head.uri.path().parse().map_err(malformed);
         };
         let route = &self.route.route;
-        let segment = |what: &str, value: &str| match value {
+        let segment = |part_name: &str, value: &str| match value {
             value if is_segment(value) => Ok(encoded(value)),
             "" => Err(ambiguous(&format!(
-                "the path of the stored object has the {what}, and the request has none: add it to the request"
+                "the path of the stored object has the {part_name}, and the request has none: add it to the request"
             ))),
             dots => Err(ambiguous(&format!(
-                "the {what} is `{dots}`, which is not a segment of the path of the stored object"
+                "the {part_name} is `{dots}`, which is not a segment of the path of the stored object"
             ))),
         };
         let first = |sources: &[ValueSource]| {
             Ok::<_, Rejection>(self.first(sources, head, body, None)?.unwrap_or_default())
         };
-        let text = template.filled(|placeholder| match placeholder {
+        let text = template.fill(|placeholder| match placeholder {
             Placeholder::Name => segment("name", &first(&route.name)?),
             Placeholder::Namespace => segment("namespace", &first(&route.namespace)?),
             Placeholder::Parameter(name) => segment(name, self.parameter(name).unwrap_or_default()),

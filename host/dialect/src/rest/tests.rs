@@ -104,7 +104,7 @@ fn the_first_route_that_matches_method_and_path_applies() {
         ("DELETE", "/v1/job/a%2Fb", Some(Operation::Delete)),
         ("POST", "/v1/nodes", None),
     ] {
-        let got = match nomad().classify(&head(method, uri)) {
+        let actual = match nomad().classify(&head(method, uri)) {
             Class::Inspect(inspection) => {
                 let outline = inspection.outline();
                 assert_eq!(outline.resource, Some(&jobs()));
@@ -114,7 +114,7 @@ fn the_first_route_that_matches_method_and_path_applies() {
             Class::Pass => None,
             Class::Refuse(rejection) => panic!("{rejection}"),
         };
-        assert_eq!(got, expected, "{method} {uri}");
+        assert_eq!(actual, expected, "{method} {uri}");
     }
 }
 
@@ -365,7 +365,7 @@ fn a_body_becomes_a_request_or_is_refused_with_a_reason() {
         ("an invalid escape", "PUT", "/v1/jobs?namespace=a%2", r#"{"Job":{"ID":"a"}}"#, "the query has a semicolon or an invalid escape"),
     ] {
         let head = head(method, uri);
-        let got = match nomad().read(&head, &inspect(&head), &Bytes::from(body)) {
+        let actual = match nomad().read(&head, &inspect(&head), &Bytes::from(body)) {
             Ok(BodyReading::Nothing) => "nothing".to_owned(),
             Ok(BodyReading::Admit { request, .. } | BodyReading::Fixed { request, .. }) => format!(
                 "{} {} {}",
@@ -375,7 +375,7 @@ fn a_body_becomes_a_request_or_is_refused_with_a_reason() {
             ),
             Err(rejection) => rejection.to_string(),
         };
-        assert!(got.starts_with(expected), "{case}: {got}");
+        assert!(actual.starts_with(expected), "{case}: {actual}");
     }
 }
 
@@ -423,11 +423,11 @@ fn identity_fields_default_to_the_fields_of_name_and_namespace() {
 #[test]
 fn an_object_gets_the_documented_spelling_of_its_keys() {
     let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
-    let respelled = prepared
+    let canonical = prepared
         .object_spelling
         .canonical(r#"{"id":"a","NAMESPACE":"b","Job":{}}"#);
     assert_eq!(
-        respelled.unwrap().as_deref(),
+        canonical.unwrap().as_deref(),
         Some(r#"{"ID":"a","Namespace":"b","Job":{}}"#)
     );
     assert!(

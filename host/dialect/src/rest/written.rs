@@ -10,7 +10,7 @@ const EXAMPLE: &str = "example";
 
 impl PreparedRoute {
     /// Returns `None` if `request` does not belong to the route, or if the route accepts only PATCH.
-    pub(super) fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
+    pub(super) fn http_request(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let route = &self.route;
         let is_own = |request: &Request| {
             (request.operation, &request.resource, &request.subresource)
@@ -21,7 +21,7 @@ impl PreparedRoute {
         }
         let method = route.methods.iter().find(|method| *method != Method::PATCH)?;
         let name = |name: &str| Some(name.trim_start_matches('*').to_owned());
-        let path = PathTemplate::parse(&route.path, name)?.filled(|parameter| match request {
+        let path = PathTemplate::parse(&route.path, name)?.fill(|parameter| match request {
             Some(request) => self.value(parameter, request).map(encoded).ok_or(()),
             None => Ok(EXAMPLE.to_owned()),
         });
@@ -30,23 +30,23 @@ impl PreparedRoute {
             None => Some("{}"),
         };
         let body = object.map(|object| wrap_at(object, &route.object));
-        let written = http::Request::builder()
+        let builder = http::Request::builder()
             .method(method)
             .uri(path.ok()?)
             .header(CONTENT_TYPE, "application/json");
-        written.body(body.unwrap_or_default()).ok()
+        builder.body(body.unwrap_or_default()).ok()
     }
 
     /// Returns the name or the namespace of the request, if this path parameter contains one of the two. Returns `None`
     /// for any other parameter.
     fn value<'r>(&self, parameter: &str, request: &'r Request) -> Option<&'r str> {
-        let has = |sources: &[ValueSource]| {
+        let has_source = |sources: &[ValueSource]| {
             let mut sources = sources.iter();
             sources.any(|source| matches!(source, ValueSource::Path(name) if name == parameter))
         };
-        if has(&self.route.name) {
+        if has_source(&self.route.name) {
             Some(&request.name)
-        } else if has(&self.route.namespace) {
+        } else if has_source(&self.route.namespace) {
             request.namespace.as_deref()
         } else {
             None

@@ -26,7 +26,7 @@ use http::Uri;
 
 use self::zookeeper::ConfiguredEnsembles;
 use super::{Config, ListenConfig, LogConfig, SwitchMode, has_leader};
-use crate::{fronts, places};
+use crate::{fronts, locations};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -87,7 +87,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
         .map(|(front, _)| front.default_limits())
         .unwrap_or_default();
     let limits = fields.get_optional("limits", |node| limits::limits(node, &defaults));
-    let definitions = fields.get_or_default("definitions", |node| places::read(node, sections));
+    let definitions = fields.get_or_default("definitions", |node| locations::read(node, sections));
     let has_leader = front
         .as_ref()
         .is_none_or(|(front, _)| has_leader(&**front, &definitions, sections.ensembles.has_cluster()));
@@ -178,8 +178,8 @@ fn webhooks(node: &Node<'_>) -> Option<(Vec<(String, String)>, bool)> {
 }
 
 pub(crate) fn url(text: &str, default_path: &str, example: &str) -> Result<Uri, String> {
-    let wrong = || format!("{text:?} is not a valid URL: write {example}");
-    let uri: Uri = text.parse().map_err(|_| wrong())?;
+    let url_error = || format!("{text:?} is not a valid URL: write {example}");
+    let uri: Uri = text.parse().map_err(|_| url_error())?;
     let mut parts = uri.into_parts();
     let is_http = parts
         .scheme
@@ -190,12 +190,12 @@ pub(crate) fn url(text: &str, default_path: &str, example: &str) -> Result<Uri, 
         .as_ref()
         .is_some_and(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
     if !is_http || !is_plain {
-        return Err(wrong());
+        return Err(url_error());
     }
     if parts.path_and_query.as_ref().is_none_or(|path| path == "/") {
         parts.path_and_query = default_path.parse().ok();
     }
-    Uri::from_parts(parts).map_err(|_| wrong())
+    Uri::from_parts(parts).map_err(|_| url_error())
 }
 
 fn log(node: &Node<'_>) -> Option<LogConfig> {

@@ -105,9 +105,9 @@ impl Proxy<()> {
         let upstream = Upstream::new(Servers::Listed(config.servers), Choice::Turns, config.upstream);
         let dialect = config.dialect;
         let layer = host.layer_with(dialect.clone()).body_limits(limits);
-        let behind = (upstream.clone(), dialect.clone());
+        let upstream_and_dialect = (upstream.clone(), dialect.clone());
         let forward = service_fn(move |request: Request<Body>| {
-            let (upstream, dialect) = behind.clone();
+            let (upstream, dialect) = upstream_and_dialect.clone();
             async move {
                 Ok::<_, Infallible>(upstream.send(request).await.unwrap_or_else(|error| {
                     let end = EndReason::from(error);

@@ -72,12 +72,12 @@ fn the_api_page_lists_exactly_the_routes_of_the_openapi_document() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin-api.md");
     let page = std::fs::read_to_string(path).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
-    let mut listed: Vec<_> = rows
+    let mut page_routes: Vec<_> = rows
         .filter_map(|row| row.split_once('`'))
         .map(|(route, _)| route.to_owned())
         .filter(|route| route.contains(" /"))
         .collect();
     routes.sort();
-    listed.sort();
-    assert_eq!(listed, routes);
+    page_routes.sort();
+    assert_eq!(page_routes, routes);
 }

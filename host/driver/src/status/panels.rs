@@ -25,7 +25,7 @@ pub(super) fn dependencies(status: &DriverStatus, now: Moment) -> Vec<HealthPane
     panels
 }
 
-pub(super) fn own(status: &DriverStatus) -> Vec<HealthPanel> {
+pub(super) fn own_panels(status: &DriverStatus) -> Vec<HealthPanel> {
     let panel = |title, lines| HealthPanel { title, lines };
     let replicas = status.replicas.iter().flat_map(|replicas| &replicas.replicas);
     vec![
@@ -51,7 +51,9 @@ fn upstream(status: &DriverStatus) -> Vec<HealthLine> {
         }
         line.text(" ").badge(Tone::Warn, "not read yet")
     });
-    status.upstream.iter()
+    status
+        .upstream
+        .iter()
         .map(|server| {
             HealthLine::new(format!("upstream {}", server.server))
                 .up(server.is_up, server.since)
@@ -91,7 +93,9 @@ fn kubernetes(status: &DriverStatus) -> Vec<HealthLine> {
         return Vec::new();
     };
     let watches = [&cluster.namespaces].into_iter().chain(&cluster.kinds);
-    let mut lines: Vec<_> = watches.map(|watched| watch(&cluster.server, watched)).collect();
+    let mut lines: Vec<_> = watches
+        .map(|cluster_watch| watch(&cluster.server, cluster_watch))
+        .collect();
     lines.extend(status.leader.as_ref().map(leader));
     lines.extend(status.webhook_configurations.as_ref().map(webhooks));
     lines.extend(status.audit.as_ref().map(audit));
@@ -131,7 +135,9 @@ fn webhooks(webhooks: &WebhooksStatus) -> HealthLine {
 
 fn audit(audit: &AuditStatus) -> HealthLine {
     let entries = audit.problems.iter();
-    let problems: Vec<_> = entries.map(|(what, why)| format!("{what}: {why}")).collect();
+    let problems: Vec<_> = entries
+        .map(|(subject, why)| format!("{subject}: {why}"))
+        .collect();
     let line = HealthLine::new("audit").problem((!problems.is_empty()).then(|| problems.join("; ")));
     let Some(last) = audit.last.as_ref().filter(|_| audit.is_auditor) else {
         return line.text(if audit.is_auditor {

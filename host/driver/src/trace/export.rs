@@ -132,9 +132,9 @@ fn resource() -> Resource {
         let value = detected.get(&key.key).map(|value| value.to_string());
         value.is_some_and(|value| !value.starts_with("unknown_service"))
     };
-    let own: Vec<_> = all_attributes
+    let own_attributes: Vec<_> = all_attributes
         .into_iter()
         .filter(|attribute| !is_given(attribute))
         .collect();
-    Resource::builder().with_attributes(own).build()
+    Resource::builder().with_attributes(own_attributes).build()
 }

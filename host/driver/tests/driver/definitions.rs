@@ -1,11 +1,11 @@
 //! Tests the BCS API for definitions, with clients, a real host, and a directory of files.
 
 mod callers;
+mod early_refusals;
 mod files;
-mod life;
+mod lifecycle;
 mod refusals;
 mod stores;
-mod unread;
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ const PREFIX: &str = "/mesosdriver/v4";
 
 const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
 
-const DONE: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
+const SUCCESS_REPLY: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
 static BUNDLE: LazyLock<String> = LazyLock::new(|| {
     let mut params = CertificateParams::default();

@@ -70,7 +70,7 @@ pub(crate) struct DriverRequest {
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedDriver {
     pub(crate) address: SocketAddr,
-    received: Arc<Mutex<Vec<DriverRequest>>>,
+    requests: Arc<Mutex<Vec<DriverRequest>>>,
 }
 
 impl SimulatedDriver {
@@ -79,13 +79,13 @@ impl SimulatedDriver {
     }
 
     pub(crate) async fn answering(status: u16, text: &'static str) -> Self {
-        let received = Arc::new(Mutex::new(Vec::new()));
+        let requests = Arc::new(Mutex::new(Vec::new()));
         let routes = {
-            let received = received.clone();
+            let request_log = requests.clone();
             Router::new().fallback(async move |request: Request<Body>| {
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.unwrap().to_bytes();
-                received.lock().unwrap().push(DriverRequest {
+                request_log.lock().unwrap().push(DriverRequest {
                     method: head.method,
                     uri: head.uri,
                     headers: head.headers,
@@ -96,13 +96,13 @@ impl SimulatedDriver {
         };
         Self {
             address: serve(routes).await,
-            received,
+            requests,
         }
     }
 
     /// Returns the requests that the driver received since the last call.
-    pub(crate) fn received(&self) -> Vec<DriverRequest> {
-        std::mem::take(&mut *self.received.lock().unwrap())
+    pub(crate) fn take_requests(&self) -> Vec<DriverRequest> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 }
 

@@ -233,7 +233,7 @@ impl Setup {
 }
 
 impl RunningDriver {
-    pub(crate) async fn stopped(self) -> ShutdownResult {
+    pub(crate) async fn wait_until_stopped(self) -> ShutdownResult {
         soon(self.run).await.unwrap()
     }
 

@@ -9,13 +9,13 @@
 )]
 
 mod admin;
+mod client_limits;
 mod definitions;
 mod forwarding;
 mod gateway;
 mod harness;
 mod limits;
 mod log;
-mod places;
 mod proxy;
 mod shutdown;
 mod tls;

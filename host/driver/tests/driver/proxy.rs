@@ -193,11 +193,11 @@ async fn the_next_server_is_tried_when_a_server_refuses_connections() {
 async fn requests_alternate_between_servers() {
     let name = async |name: &'static str| serve(Router::new().fallback(async move || name)).await;
     let driver = Setup::new(&[name("a").await, name("b").await]).start().await;
-    let mut seen = String::new();
+    let mut replies = String::new();
     for _ in 0..4 {
-        seen += &driver.post(application("good")).await.1;
+        replies += &driver.post(application("good")).await.1;
     }
-    assert!(seen == "abab" || seen == "baba", "{seen}");
+    assert!(replies == "abab" || replies == "baba", "{replies}");
 }
 
 #[tokio::test]
@@ -230,8 +230,8 @@ async fn a_request_that_was_sent_is_not_sent_again() {
         body.contains("the connection to the upstream broke before it replied"),
         "{body}"
     );
-    let again = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
-    assert!(again.is_err(), "the request was sent again");
+    let second_connection = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+    assert!(second_connection.is_err(), "the request was sent again");
 }
 
 #[tokio::test]
@@ -369,11 +369,11 @@ async fn clients_cannot_choose_the_labels_of_metrics() {
             ),
             ("GET", "/flood?flood=flood", String::new()),
         ] {
-            let mut sent = request(method, path, body);
+            let mut flood_request = request(method, path, body);
             for header in ["user-agent", "traceparent", "x-forwarded-for", "flood"] {
-                sent.headers_mut().insert(header, mark.parse().unwrap());
+                flood_request.headers_mut().insert(header, mark.parse().unwrap());
             }
-            text(driver.send(sent).await).await;
+            text(driver.send(flood_request).await).await;
         }
         let rendered = metrics.render();
         assert!(

@@ -67,7 +67,7 @@ async fn requests_in_flight_are_finished_before_the_driver_stops() {
         "{reply}"
     );
     assert!(reply.contains("connection: close\r\n"), "{reply}");
-    assert_eq!(alone(driver).stopped().await, ShutdownResult::Cleanly);
+    assert_eq!(alone(driver).wait_until_stopped().await, ShutdownResult::Cleanly);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_second_signal_aborts_requests_in_flight() {
     driver.shutdown.signal();
     driver.shutdown.signal();
     assert_eq!(soon(flight.reply).await.unwrap(), "");
-    assert_eq!(alone(driver).stopped().await, ShutdownResult::Cut);
+    assert_eq!(alone(driver).wait_until_stopped().await, ShutdownResult::Cut);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn requests_in_flight_are_aborted_at_the_shutdown_timeout() {
         in_flight(|setup| setup.limits(|limits| limits.shutdown_timeout = Duration::from_millis(20))).await;
     driver.shutdown.signal();
     assert_eq!(soon(flight.reply).await.unwrap(), "");
-    assert_eq!(alone(driver).stopped().await, ShutdownResult::Cut);
+    assert_eq!(alone(driver).wait_until_stopped().await, ShutdownResult::Cut);
 }
 
 #[tokio::test]
@@ -115,6 +115,6 @@ async fn tunnels_are_aborted_at_the_shutdown_timeout() {
     .await;
     until(&mut stream, "\r\n\r\n").await;
     driver.shutdown.signal();
-    assert_eq!(driver.stopped().await, ShutdownResult::Cut);
+    assert_eq!(driver.wait_until_stopped().await, ShutdownResult::Cut);
     assert_eq!(rest(&mut stream).await, "");
 }

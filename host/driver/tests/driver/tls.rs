@@ -25,7 +25,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use crate::harness::{
     APPLICATIONS, HANG_TIMEOUT, RunningDriver, Setup, application, echo, post, rest, soon, text, write,
 };
-use crate::{log::TestLog, places::switching};
+use crate::{client_limits::switching, log::TestLog};
 
 pub(crate) struct FileAuthority {
     directory: TempDir,
@@ -147,14 +147,18 @@ async fn http2_is_served_without_tls() {
 async fn only_clients_with_a_trusted_certificate_are_accepted() {
     let authority = FileAuthority::new();
     let identity = authority.sign("localhost");
-    let known = authority.sign("client");
+    let trusted_client = authority.sign("client");
     let strangers = FileAuthority::new();
     let stranger = strangers.sign("stranger");
     let driver = Setup::new(&[echo().await])
         .tls(ServerTls::of_files(identity, Some(authority.file("ca.pem"))).unwrap())
         .start()
         .await;
-    for (who, expected) in [(Some(&known), true), (None, false), (Some(&stranger), false)] {
+    for (who, expected) in [
+        (Some(&trusted_client), true),
+        (None, false),
+        (Some(&stranger), false),
+    ] {
         // A refused client completes its handshake in TLS 1.3, and notices the refusal only when it reads. So a request
         // is sent too.
         let config = authority.client(who, b"http/1.1");
@@ -247,14 +251,14 @@ async fn the_name_in_the_certificate_of_the_upstream_can_be_configured() {
 
 const INTERVAL: Duration = Duration::from_millis(10);
 
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(condition: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !is_so().await {
             tokio::time::sleep(INTERVAL).await;
         }
     };
     let waited = tokio::time::timeout(HANG_TIMEOUT, wait).await;
-    assert!(waited.is_ok(), "{what} does not come");
+    assert!(waited.is_ok(), "{condition} does not come");
 }
 
 async fn presented_certificate(driver: &RunningDriver, authority: &FileAuthority) -> CertificateDer<'static> {
@@ -331,7 +335,7 @@ fn swap_links(mount: &Path, revision: &str, pair: &Identity) {
     }
 }
 
-fn mounted(mount: &Path) -> Identity {
+fn mounted_identity(mount: &Path) -> Identity {
     Identity {
         certificate: mount.join("tls.crt"),
         key: mount.join("tls.key"),
@@ -349,7 +353,7 @@ async fn a_changed_certificate_is_presented() {
         let mount = authority.file("mount");
         let first = authority.sign("localhost");
         replace(&mount, "2026_1", &first);
-        let tls = ServerTls::of_files(mounted(&mount), None).unwrap();
+        let tls = ServerTls::of_files(mounted_identity(&mount), None).unwrap();
         let driver = Setup::new(&[echo().await]).tls(tls).start().await;
         assert_eq!(
             presented_certificate(&driver, &authority).await,
@@ -382,7 +386,7 @@ async fn an_invalid_certificate_or_key_does_not_replace_the_last_valid_one() {
     let good = authority.sign("localhost");
     let other = authority.sign("other");
     rename_over(&mount, "", &good);
-    let tls = ServerTls::of_files(mounted(&mount), None).unwrap();
+    let tls = ServerTls::of_files(mounted_identity(&mount), None).unwrap();
     let driver = Setup::new(&[echo().await]).tls(tls).start().await;
     let expected = json!({
         "certificate": "listen",
@@ -457,8 +461,8 @@ async fn accepted_clients_change_when_the_client_ca_changes() {
     let (leaving, coming) = (client(&old), client(&new));
 
     let mut before = OpenConnection::new(&driver, leaving.clone()).await.unwrap();
-    let again = OpenConnection::new(&driver, leaving.clone()).await.unwrap();
-    assert_eq!(again.kind, Some(HandshakeKind::Resumed));
+    let resumed = OpenConnection::new(&driver, leaving.clone()).await.unwrap();
+    assert_eq!(resumed.kind, Some(HandshakeKind::Resumed));
     assert!(OpenConnection::new(&driver, coming.clone()).await.is_none());
 
     std::fs::copy(new.file("ca.pem"), &trusted).unwrap();
@@ -504,11 +508,11 @@ async fn a_tunnel_ends_when_its_clients_authority_is_removed() {
     let head = crate::harness::until(&mut tunnel, "\r\n\r\n").await;
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     std::fs::copy(new.file("ca.pem"), &trusted).unwrap();
-    let ended = async {
+    let tunnel_end = async {
         let mut byte = [0];
         while let Ok(1..) = tunnel.read(&mut byte).await {}
     };
-    soon(ended).await;
+    soon(tunnel_end).await;
 }
 
 #[tokio::test]
@@ -527,7 +531,7 @@ async fn a_changed_client_certificate_is_used_for_the_upstream() {
         .servers(&[&format!("https://localhost:{port}")])
         .upstream(|upstream| {
             upstream.tls =
-                ClientTls::of_files(Some(authority.file("ca.pem")), Some(mounted(&mount))).unwrap();
+                ClientTls::of_files(Some(authority.file("ca.pem")), Some(mounted_identity(&mount))).unwrap();
         })
         .start()
         .await;
@@ -547,15 +551,15 @@ async fn problems_with_certificates_are_logged_and_counted() {
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
     let (log, _listening) = TestLog::of_this_thread();
-    let warnings = |part: &str| {
+    let warning_count = |part: &str| {
         let text = log.text();
         let lines = text.lines();
         lines
             .filter(|line| line.contains(" WARN ") && line.contains(part))
             .count()
     };
-    let warned = |part: &str| warnings(part) > 0;
-    let counted = |name: &str, value: &str| {
+    let has_warning = |part: &str| warning_count(part) > 0;
+    let has_metric = |name: &str, value: &str| {
         let line = format!("{name}{{certificate=\"listen\"}} {value}\n");
         metrics.render().contains(&line)
     };
@@ -567,29 +571,29 @@ async fn problems_with_certificates_are_logged_and_counted() {
     let old = authority.sign_with("old", params);
     everybody_reads(&old.key);
     rename_over(&mount, "", &old);
-    let tls = ServerTls::of_files(mounted(&mount), None).unwrap();
+    let tls = ServerTls::of_files(mounted_identity(&mount), None).unwrap();
     let driver = Setup::new(&[echo().await]).tls(tls).start().await;
     let exposed = "tls.key: the private key is readable by every user";
     until("the warnings", async || {
-        warned("has expired") && warned("alternative name")
+        has_warning("has expired") && has_warning("alternative name")
     })
     .await;
-    assert_eq!(warnings(exposed), 1);
+    assert_eq!(warning_count(exposed), 1);
     // The number is the output of `date -d 2020-01-01T00:00:00Z +%s`.
-    assert!(counted(
+    assert!(has_metric(
         "admittance_certificate_expiry_timestamp_seconds",
         "1577836800"
     ));
-    assert!(counted("admittance_certificate_last_reload_successful", "1"));
-    assert!(counted("admittance_certificate_reload_failures_total", "0"));
+    assert!(has_metric("admittance_certificate_last_reload_successful", "1"));
+    assert!(has_metric("admittance_certificate_reload_failures_total", "0"));
 
     std::fs::write(mount.join("tls.key"), "no PEM here\n").unwrap();
     until("the failure", async || {
-        counted("admittance_certificate_reload_failures_total", "1")
+        has_metric("admittance_certificate_reload_failures_total", "1")
     })
     .await;
-    assert!(counted("admittance_certificate_last_reload_successful", "0"));
-    assert!(warned("tls.key: it holds no private key"));
+    assert!(has_metric("admittance_certificate_last_reload_successful", "0"));
+    assert!(has_warning("tls.key: it holds no private key"));
 
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     params.not_after = rcgen::date_time_ymd(2100, 1, 1);
@@ -597,11 +601,11 @@ async fn problems_with_certificates_are_logged_and_counted() {
     everybody_reads(&next.key);
     rename_over(&mount, "", &next);
     until("the next certificate", async || {
-        counted("admittance_certificate_expiry_timestamp_seconds", "4102444800")
-            && counted("admittance_certificate_last_reload_successful", "1")
+        has_metric("admittance_certificate_expiry_timestamp_seconds", "4102444800")
+            && has_metric("admittance_certificate_last_reload_successful", "1")
     })
     .await;
-    assert_eq!(warnings(exposed), 2);
+    assert_eq!(warning_count(exposed), 2);
     assert_eq!(
         presented_certificate(&driver, &authority).await,
         der(&next.certificate)

@@ -128,17 +128,17 @@ async fn requests_go_to_the_master_of_the_discovered_schedulers() {
     // waits here until its own list has a single member.
     count(&mut members, 1).await;
 
-    let shown = driver.status().await;
-    assert_eq!(shown["discovery"]["path"], SCHEDULERS);
-    assert_eq!(shown["discovery"]["known"], true);
+    let status = driver.status().await;
+    assert_eq!(status["discovery"]["path"], SCHEDULERS);
+    assert_eq!(status["discovery"]["known"], true);
     assert_eq!(
-        shown["discovery"]["registrations"],
+        status["discovery"]["registrations"],
         json!([members.borrow().children[0].name])
     );
-    assert_eq!(shown["zookeeper"][0]["ensemble"], "cluster");
-    assert_eq!(shown["zookeeper"][0]["state"], "connected");
-    assert_eq!(shown["zookeeper"][0]["servers"], server.address());
-    assert_eq!(shown["registrations"], json!([]));
+    assert_eq!(status["zookeeper"][0]["ensemble"], "cluster");
+    assert_eq!(status["zookeeper"][0]["state"], "connected");
+    assert_eq!(status["zookeeper"][0]["servers"], server.address());
+    assert_eq!(status["registrations"], json!([]));
 
     drop((members, zookeeper));
     let server = tokio::task::spawn_blocking(move || {
@@ -149,8 +149,8 @@ async fn requests_go_to_the_master_of_the_discovered_schedulers() {
     .await
     .unwrap();
     until("the loss", async || {
-        let shown = driver.status().await;
-        shown["zookeeper"][0]["state"] == "lost" && shown["discovery"]["problem"].is_string()
+        let lost_status = driver.status().await;
+        lost_status["zookeeper"][0]["state"] == "lost" && lost_status["discovery"]["problem"].is_string()
     })
     .await;
     assert_eq!(ask(&driver).await.2, "second");
@@ -172,9 +172,9 @@ async fn a_driver_without_zookeeper_is_not_ready() {
         message.ends_with("do http request failed!scheduler not exist"),
         "{message}"
     );
-    let shown = driver.status().await;
+    let status = driver.status().await;
     assert_eq!(
-        (&shown["stopping"], &shown["discovery"]["known"]),
+        (&status["stopping"], &status["discovery"]["known"]),
         (&json!(false), &json!(false))
     );
 }
@@ -247,5 +247,5 @@ async fn a_driver_is_registered_while_it_serves() {
     let response = soon(in_flight).await.unwrap();
     let (status, body) = text(response).await;
     assert!(status == 200 && body.contains("done"), "{status} {body}");
-    assert_eq!(driver.stopped().await, ShutdownResult::Cleanly);
+    assert_eq!(driver.wait_until_stopped().await, ShutdownResult::Cleanly);
 }

@@ -50,7 +50,7 @@ impl Auditor {
         requests: Vec<Request>,
         mut take: impl FnMut(JudgedObject),
     ) {
-        let (sender, mut judged) = mpsc::channel(self.jobs);
+        let (sender, mut receiver) = mpsc::channel(self.jobs);
         let mut tasks = JoinSet::new();
         let share = requests.len().div_ceil(self.jobs).max(1);
         let mut requests = requests.into_iter();
@@ -62,16 +62,16 @@ impl Auditor {
             let (auditor, resource, sender) = (self.clone(), resource.clone(), sender.clone());
             tasks.spawn(async move {
                 for request in requests {
-                    let found = auditor.judge(&resource, &request).await;
-                    if sender.send(found).await.is_err() {
+                    let judged_object = auditor.judge(&resource, &request).await;
+                    if sender.send(judged_object).await.is_err() {
                         return;
                     }
                 }
             });
         }
         drop(sender);
-        while let Some(found) = judged.recv().await {
-            take(found);
+        while let Some(object) = receiver.recv().await {
+            take(object);
         }
     }
 
@@ -109,9 +109,10 @@ impl Auditor {
                 judgement,
                 before,
             };
-            let same =
-                |known: &Finding| known.judgement == finding.judgement && known.before == finding.before;
-            if !findings.iter().any(same) {
+            let is_duplicate = |earlier_finding: &Finding| {
+                earlier_finding.judgement == finding.judgement && earlier_finding.before == finding.before
+            };
+            if !findings.iter().any(is_duplicate) {
                 findings.push(finding);
             }
         }

@@ -205,7 +205,7 @@ impl AuditClient {
     /// the group is in `unknown`.
     pub async fn discover(&self, tables: &[&Table]) -> Result<DiscoveredResources, AnswerError> {
         let core: ResourceList = self.get_as("/api/v1").await?;
-        let mut found = DiscoveredResources {
+        let mut discovered = DiscoveredResources {
             resources: auditable(core, tables),
             unknown: Vec::new(),
             reports: None,
@@ -217,47 +217,51 @@ impl AuditClient {
         } in groups
         {
             versions.sort_by_key(|version| Some(version) != preferred_version.as_ref());
-            let mut of_group: Vec<AuditedResource> = Vec::new();
+            let mut group_resources: Vec<AuditedResource> = Vec::new();
             for GroupVersion { group_version } in versions {
                 let reports = ReportApi::from_api_version(&group_version);
                 // The resources of this group may be served by another program, such as a metrics server. If that
                 // program is down, only this group is missing.
-                let listed: Result<ResourceList, _> = self.get_as(&format!("/apis/{group_version}")).await;
-                let listed = match listed {
-                    Ok(listed) => listed,
+                let list_result: Result<ResourceList, _> =
+                    self.get_as(&format!("/apis/{group_version}")).await;
+                let resource_list = match list_result {
+                    Ok(list) => list,
                     Err(error) => {
-                        found.reports = reports.max(found.reports);
-                        found.unknown.push((group_version, error));
+                        discovered.reports = reports.max(discovered.reports);
+                        discovered.unknown.push((group_version, error));
                         continue;
                     }
                 };
-                found.reports = reports.filter(|api| listed.has_kind_of(*api)).max(found.reports);
-                for resource in auditable(listed, tables) {
-                    let same =
-                        |known: &AuditedResource| known.resource.resource == resource.resource.resource;
-                    if !of_group.iter().any(same) {
-                        of_group.push(resource);
+                discovered.reports = reports
+                    .filter(|api| resource_list.has_kind_of(*api))
+                    .max(discovered.reports);
+                for resource in auditable(resource_list, tables) {
+                    let is_duplicate = |earlier_resource: &AuditedResource| {
+                        earlier_resource.resource.resource == resource.resource.resource
+                    };
+                    if !group_resources.iter().any(is_duplicate) {
+                        group_resources.push(resource);
                     }
                 }
             }
-            found.resources.extend(of_group);
+            discovered.resources.extend(group_resources);
         }
-        Ok(found)
+        Ok(discovered)
     }
 
     /// Returns the preferred API of reports among those that the API server serves now; `None` if it serves none.
     pub(super) async fn reports(&self) -> Result<Option<ReportApi>, AnswerError> {
-        let mut found = None;
+        let mut preferred_api = None;
         for api in ReportApi::ALL {
             let path = format!("/apis/{}", api.api_version());
             let Some(body) = self.get(&path).await?.unless_missing(&path)? else {
                 continue;
             };
-            let listed: ResourceList =
+            let resource_list: ResourceList =
                 serde_json::from_slice(&body).map_err(|error| content(&path, &error))?;
-            found = found.max(Some(api).filter(|api| listed.has_kind_of(*api)));
+            preferred_api = preferred_api.max(Some(api).filter(|api| resource_list.has_kind_of(*api)));
         }
-        Ok(found)
+        Ok(preferred_api)
     }
 }
 
@@ -428,19 +432,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_rate_limit_holds_after_a_pause() {
         let client = client(20).await;
-        let begun = Instant::now();
+        let start = Instant::now();
         for number in 0..=20 {
             client.wait_for_turn().await;
-            assert_eq!(begun.elapsed(), Duration::from_millis(50) * number);
+            assert_eq!(start.elapsed(), Duration::from_millis(50) * number);
         }
         // For 10 s no request is sent. The requests after this pause must still be sent one by one, and not in a burst.
         advance(Duration::from_secs(10)).await;
-        let begun = Instant::now();
+        let burst_start = Instant::now();
         tokio::join!(
             client.wait_for_turn(),
             client.wait_for_turn(),
             client.wait_for_turn()
         );
-        assert_eq!(begun.elapsed(), Duration::from_millis(100));
+        assert_eq!(burst_start.elapsed(), Duration::from_millis(100));
     }
 }

@@ -61,22 +61,22 @@ impl AuditResult {
                 patch: Patch::default(),
             };
         }
-        let mut audited = outcome.trace.iter().filter(|row| row.mode == Mode::Audit);
-        let denied = audited.find_map(|row| match &row.result {
+        let mut audited_rows = outcome.trace.iter().filter(|row| row.mode == Mode::Audit);
+        let audit_denial = audited_rows.find_map(|row| match &row.result {
             StageResult::Denied(denial) => Some((row, denial)),
             _ => None,
         });
-        if let Some((row, denial)) = denied {
+        if let Some((row, denial)) = audit_denial {
             return judgement(AuditVerdict::WouldBeDenied, Some(row), denial.to_string());
         }
-        let failed = outcome.trace.iter().find_map(|row| match &row.result {
+        let ignored_failure = outcome.trace.iter().find_map(|row| match &row.result {
             StageResult::Failed {
                 failure,
                 policy: FailurePolicy::Ignore,
             } => Some((row, failure)),
             _ => None,
         });
-        if let Some((row, failure)) = failed {
+        if let Some((row, failure)) = ignored_failure {
             let message = format!("{}: {}", failure.kind, failure.message);
             return judgement(AuditVerdict::FailureIgnored, Some(row), message);
         }

@@ -45,10 +45,10 @@ struct AuditedObject {
 }
 
 impl Ledger {
-    pub(super) fn begin(&mut self, resource: &str) -> u16 {
+    pub(super) fn begin_list(&mut self, resource: &str) -> u16 {
         self.round += 1;
-        let known = self.resources.iter().position(|known| known == resource);
-        let position = known.unwrap_or_else(|| {
+        let known_position = self.resources.iter().position(|name| name == resource);
+        let position = known_position.unwrap_or_else(|| {
             self.resources.push(resource.to_owned());
             self.resources.len() - 1
         });
@@ -57,19 +57,19 @@ impl Ledger {
     }
 
     /// Ends the list of a resource: removes those objects of the resource that the list did not contain.
-    pub(super) fn end(&mut self, resource: u16) {
+    pub(super) fn end_list(&mut self, resource: u16) {
         let round = self.round;
-        self.retain(|seen| seen.resource != resource || seen.round == round);
+        self.retain(|object| object.resource != resource || object.round == round);
     }
 
     pub(super) fn keep_only(&mut self, resources: &[u16]) {
-        self.retain(|seen| resources.contains(&seen.resource));
+        self.retain(|object| resources.contains(&object.resource));
     }
 
     fn retain(&mut self, is_kept: impl Fn(&AuditedObject) -> bool) {
         for shard in self.shards.values_mut() {
             let before = shard.objects.len();
-            shard.objects.retain(|_, seen| is_kept(seen));
+            shard.objects.retain(|_, object| is_kept(object));
             if shard.objects.len() == before {
                 continue;
             }
@@ -85,22 +85,22 @@ impl Ledger {
         }
     }
 
-    pub(super) fn record(&mut self, resource: u16, judged: JudgedObject) {
+    pub(super) fn record(&mut self, resource: u16, judged_object: JudgedObject) {
         let JudgedObject {
             namespace,
             name,
             findings,
-        } = judged;
+        } = judged_object;
         let Some(verdict) = findings.iter().map(|finding| finding.judgement.verdict).min() else {
             return self.remove(resource, namespace, &name);
         };
         let shard = self.shards.entry(namespace).or_default();
-        let seen = AuditedObject {
+        let object = AuditedObject {
             verdict,
             resource,
             round: self.round,
         };
-        let before = shard.objects.insert(key(resource, &name), seen);
+        let before = shard.objects.insert(key(resource, &name), object);
         shard.is_changed |= before.is_none_or(|before| before.verdict != verdict);
         let mut findings: Vec<_> = findings
             .into_iter()
@@ -110,14 +110,14 @@ impl Ledger {
             // The patch is dropped to save memory, because reports do not contain it.
             finding.judgement.patch = Patch::default();
         }
-        let place = (resource, name);
-        let old = shard.findings.remove(&place).unwrap_or_default();
+        let finding_key = (resource, name);
+        let old = shard.findings.remove(&finding_key).unwrap_or_default();
         self.findings -= old.len();
         shard.is_changed |= old != findings;
         let has_room = shard.findings.len() < RESULTS && self.findings + findings.len() <= FINDINGS;
         if !findings.is_empty() && has_room {
             self.findings += findings.len();
-            shard.findings.insert(place, findings);
+            shard.findings.insert(finding_key, findings);
         }
     }
 
@@ -176,8 +176,8 @@ impl Shard {
 
     pub(super) fn verdicts(&self) -> BTreeMap<AuditVerdict, u64> {
         let mut verdicts = BTreeMap::new();
-        for seen in self.objects.values() {
-            *verdicts.entry(seen.verdict).or_default() += 1;
+        for object in self.objects.values() {
+            *verdicts.entry(object.verdict).or_default() += 1;
         }
         verdicts
     }
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use crate::audit::finding::AuditResult;
 
-    fn judged(namespace: &str, name: &str, verdict: AuditVerdict) -> JudgedObject {
+    fn sample_object(namespace: &str, name: &str, verdict: AuditVerdict) -> JudgedObject {
         let finding = Finding {
             resource: "pods".to_owned(),
             api_version: "v1".to_owned(),
@@ -233,32 +233,32 @@ mod tests {
     #[test]
     fn only_reports_that_change_are_written_again() {
         let mut ledger = Ledger::default();
-        let pods = ledger.begin("pods");
+        let pods = ledger.begin_list("pods");
         for (namespace, name, verdict) in [
             ("a", "bad", AuditVerdict::Denied),
             ("a", "good", AuditVerdict::Allowed),
             ("b", "changed", AuditVerdict::Changed),
         ] {
-            ledger.record(pods, judged(namespace, name, verdict));
+            ledger.record(pods, sample_object(namespace, name, verdict));
         }
-        ledger.end(pods);
+        ledger.end_list(pods);
         assert_eq!(counts(&ledger), [1, 1, 1]);
         let [a, b] = ["a", "b"].map(|name| Some(name.to_owned()));
         assert_eq!(write(&mut ledger), [a.clone(), b.clone()]);
 
-        ledger.record(pods, judged("a", "bad", AuditVerdict::Denied));
+        ledger.record(pods, sample_object("a", "bad", AuditVerdict::Denied));
         assert!(write(&mut ledger).is_empty());
-        ledger.record(pods, judged("a", "bad", AuditVerdict::Allowed));
+        ledger.record(pods, sample_object("a", "bad", AuditVerdict::Allowed));
         assert_eq!(write(&mut ledger), std::slice::from_ref(&a));
         assert!(!ledger.has_findings(&a) && ledger.has_findings(&b));
         assert_eq!(counts(&ledger), [0, 1, 2]);
 
-        let jobs = ledger.begin("jobs");
-        ledger.record(jobs, judged("a", "bad", AuditVerdict::Denied));
-        ledger.end(jobs);
-        let pods = ledger.begin("pods");
-        ledger.record(pods, judged("a", "good", AuditVerdict::Allowed));
-        ledger.end(pods);
+        let jobs = ledger.begin_list("jobs");
+        ledger.record(jobs, sample_object("a", "bad", AuditVerdict::Denied));
+        ledger.end_list(jobs);
+        let pods = ledger.begin_list("pods");
+        ledger.record(pods, sample_object("a", "good", AuditVerdict::Allowed));
+        ledger.end_list(pods);
         assert_eq!(counts(&ledger), [1, 0, 1]);
         assert_eq!(write(&mut ledger), [a, b]);
         ledger.keep_only(&[pods]);
@@ -268,9 +268,12 @@ mod tests {
     #[test]
     fn the_number_of_findings_in_memory_is_limited() {
         let mut ledger = Ledger::default();
-        let pods = ledger.begin("pods");
+        let pods = ledger.begin_list("pods");
         for number in 0..RESULTS + 5 {
-            ledger.record(pods, judged("a", &number.to_string(), AuditVerdict::Denied));
+            ledger.record(
+                pods,
+                sample_object("a", &number.to_string(), AuditVerdict::Denied),
+            );
         }
         let shard = ledger.shard(&Some("a".to_owned())).unwrap();
         assert_eq!(shard.findings().count(), RESULTS);

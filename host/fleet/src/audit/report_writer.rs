@@ -25,7 +25,7 @@ const PAGE: u32 = 100;
 pub(super) struct ReportWriter {
     pub(super) api: ReportApi,
     name: String,
-    written: HashMap<Option<String>, u64>,
+    written_hashes: HashMap<Option<String>, u64>,
 }
 
 #[derive(Deserialize)]
@@ -58,7 +58,7 @@ impl ReportWriter {
         Self {
             api,
             name,
-            written: HashMap::new(),
+            written_hashes: HashMap::new(),
         }
     }
 
@@ -87,46 +87,46 @@ impl ReportWriter {
     ) -> Result<(), AnswerError> {
         let shard = ledger.shard(namespace).filter(|_| ledger.has_findings(namespace));
         let Some(shard) = shard else {
-            return if self.written.contains_key(namespace) {
+            return if self.written_hashes.contains_key(namespace) {
                 self.remove(client, namespace).await
             } else {
                 Ok(())
             };
         };
-        let place = namespace.as_deref();
+        let namespace_name = namespace.as_deref();
         let document = self
             .api
-            .document(&self.name, place, shard.findings(), shard.verdicts())
+            .document(&self.name, namespace_name, shard.findings(), shard.verdicts())
             .to_string();
         let hash = hash(&document);
-        if self.written.get(namespace) == Some(&hash) {
+        if self.written_hashes.get(namespace) == Some(&hash) {
             return Ok(());
         }
-        let path = self.api.path_of(place, &self.name);
+        let path = self.api.path_of(namespace_name, &self.name);
         let query = format!("{path}?fieldManager=admittance&force=true");
-        let sent = client.send(Method::PATCH, &query, Some((APPLY, Bytes::from(document))));
-        let written = match sent.await {
+        let request = client.send(Method::PATCH, &query, Some((APPLY, Bytes::from(document))));
+        let write_result = match request.await {
             // The namespace was deleted, and its report with it.
             Ok(answer) if answer.status == StatusCode::NOT_FOUND => return Ok(()),
             Ok(answer) if answer.status.is_success() => Ok(()),
             Ok(answer) => Err(answer.error(&path)),
             Err(error) => Err(error),
         };
-        metrics::report_written(written.is_ok());
-        written?;
-        self.written.insert(namespace.clone(), hash);
+        metrics::report_written(write_result.is_ok());
+        write_result?;
+        self.written_hashes.insert(namespace.clone(), hash);
         Ok(())
     }
 
     async fn remove(&mut self, client: &AuditClient, namespace: &Option<String>) -> Result<(), AnswerError> {
         let path = self.api.path_of(namespace.as_deref(), &self.name);
-        let removed = match client.send(Method::DELETE, &path, None).await {
+        let delete_result = match client.send(Method::DELETE, &path, None).await {
             Ok(answer) => answer.unless_missing(&path).map(drop),
             Err(error) => Err(error),
         };
-        metrics::report_written(removed.is_ok());
-        removed?;
-        self.written.remove(namespace);
+        metrics::report_written(delete_result.is_ok());
+        delete_result?;
+        self.written_hashes.remove(namespace);
         Ok(())
     }
 
@@ -137,7 +137,7 @@ impl ReportWriter {
         client: &AuditClient,
         ledger: &mut Ledger,
     ) -> Result<(), AnswerError> {
-        let mut reported = HashSet::new();
+        let mut reported_namespaces = HashSet::new();
         for is_namespaced in [true, false] {
             let path = self.api.path(is_namespaced);
             let (label, value) = MANAGED_BY;
@@ -149,23 +149,24 @@ impl ReportWriter {
                     break;
                 };
                 let page: Reports = serde_json::from_slice(&body).map_err(|error| content(&path, &error))?;
-                let all = page.items.into_iter().map(|report| report.metadata);
-                let own = all.filter(|metadata| metadata.name == self.name);
-                reported.extend(own.map(|metadata| metadata.namespace.filter(|_| is_namespaced)));
+                let all_metadata = page.items.into_iter().map(|report| report.metadata);
+                let own_metadata = all_metadata.filter(|metadata| metadata.name == self.name);
+                reported_namespaces
+                    .extend(own_metadata.map(|metadata| metadata.namespace.filter(|_| is_namespaced)));
                 token = page.metadata.next;
                 if token.is_empty() {
                     break;
                 }
             }
         }
-        self.written.retain(|namespace, _| {
-            let is_reported = reported.contains(namespace);
+        self.written_hashes.retain(|namespace, _| {
+            let is_reported = reported_namespaces.contains(namespace);
             if !is_reported {
                 ledger.mark_lost(namespace);
             }
             is_reported
         });
-        for namespace in reported {
+        for namespace in reported_namespaces {
             if !ledger.has_findings(&namespace) {
                 self.remove(client, &namespace).await?;
             }

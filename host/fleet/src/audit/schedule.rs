@@ -117,27 +117,27 @@ impl Audits {
         };
         let mut retries = backoff();
         loop {
-            let (begun, chains) = (Instant::now(), audited_chains(host));
+            let (start, chains) = (Instant::now(), audited_chains(host));
             inner.status.lock().running = true;
             let (sender, changes) = mpsc::channel(WAITING);
-            let audited = inner.audit(host, &mut work, sender).await;
+            let audit_result = inner.audit(host, &mut work, sender).await;
             inner.status.lock().running = false;
-            let next = match &audited {
+            let next = match &audit_result {
                 Ok(_) => {
                     retries.reset();
-                    begun + inner.config.every
+                    start + inner.config.every
                 }
                 Err(_) => Instant::now() + retries.after_failure(),
             };
-            inner.report(AUDIT, audited.as_ref().err().cloned());
-            let following = async {
-                match audited {
-                    Ok(audited) => inner.follow(audited, &mut work, changes).await,
+            inner.report(AUDIT, audit_result.as_ref().err().cloned());
+            let follow_changes = async {
+                match audit_result {
+                    Ok(chain_audit) => inner.follow(chain_audit, &mut work, changes).await,
                     Err(_) => std::future::pending().await,
                 }
             };
             tokio::select! {
-                () = following => {}
+                () = follow_changes => {}
                 () = sleep_until(next) => {}
                 () = chains_changed(host, &chains) => {}
             }
@@ -205,7 +205,7 @@ impl Inner {
     /// Audits each object that changes, and writes the reports on it. Never completes.
     async fn follow(
         &self,
-        mut audited: ChainAudit,
+        mut chain_audit: ChainAudit,
         work: &mut AuditState,
         mut changes: mpsc::Receiver<(u16, ObjectChange)>,
     ) {
@@ -221,7 +221,7 @@ impl Inner {
             };
             tokio::select! {
                 Some((number, change)) = changes.recv() => {
-                    if self.handle_change(&mut audited, work, number, change).await {
+                    if self.handle_change(&mut chain_audit, work, number, change).await {
                         due.get_or_insert_with(|| Instant::now() + DEBOUNCE);
                     }
                 }
@@ -238,11 +238,11 @@ impl Inner {
                     self.count(&work.ledger);
                     due = None;
                     if let Some(report_writer) = &mut work.report_writer {
-                        let written = report_writer.write(&work.client, &mut work.ledger).await;
-                        if written.is_err() {
+                        let write_result = report_writer.write(&work.client, &mut work.ledger).await;
+                        if write_result.is_err() {
                             due = Some(Instant::now() + LAST_RETRY);
                         }
-                        self.report(REPORTS, written.err().map(|error| error.to_string()));
+                        self.report(REPORTS, write_result.err().map(|error| error.to_string()));
                     }
                 }
             }
@@ -251,12 +251,12 @@ impl Inner {
 
     async fn handle_change(
         &self,
-        audited: &mut ChainAudit,
+        chain_audit: &mut ChainAudit,
         work: &mut AuditState,
         number: u16,
         change: ObjectChange,
     ) -> bool {
-        let Some(resource) = audited.resources.get(&number).cloned() else {
+        let Some(resource) = chain_audit.resources.get(&number).cloned() else {
             return false;
         };
         match change {
@@ -269,22 +269,28 @@ impl Inner {
                 return true;
             }
             ObjectChange::Present(object) => {
-                if self.is_excluded(&resource, &object, &mut audited.excluded).await {
+                if self
+                    .is_excluded(&resource, &object, &mut chain_audit.excluded)
+                    .await
+                {
                     return false;
                 }
-                let judged = audited.auditor.judge(&resource, &resource.request(object)).await;
-                work.ledger.record(number, judged);
+                let judged_object = chain_audit
+                    .auditor
+                    .judge(&resource, &resource.request(object))
+                    .await;
+                work.ledger.record(number, judged_object);
                 return true;
             }
             ObjectChange::Expired => {
                 tracing::debug!(resource = resource.name(), "listing again");
-                work.ledger.begin(&resource.name());
-                let listed = self.list(audited, work, number).await;
-                match &listed {
-                    Ok(_) => drop(audited.retries.remove(&number)),
-                    Err(_) => audited.list_later(number),
+                work.ledger.begin_list(&resource.name());
+                let list_result = self.list(chain_audit, work, number).await;
+                match &list_result {
+                    Ok(_) => drop(chain_audit.retries.remove(&number)),
+                    Err(_) => chain_audit.list_later(number),
                 }
-                self.report(&resource.name(), listed.err().map(|error| error.to_string()));
+                self.report(&resource.name(), list_result.err().map(|error| error.to_string()));
                 return true;
             }
         }

@@ -65,17 +65,17 @@ pub(super) async fn follow(
     mut version: String,
     changes: Sender<(u16, ObjectChange)>,
 ) {
-    let started = Instant::now();
+    let start = Instant::now();
     let mut pauses = backoff();
     loop {
-        let begun = Instant::now();
+        let watch_start = Instant::now();
         let pause = match watch_once(&client, &resource, number, &mut version, &changes).await {
             Ok(true) => {
                 pauses.reset();
-                SHORTEST.saturating_sub(begun.elapsed())
+                SHORTEST.saturating_sub(watch_start.elapsed())
             }
             Ok(false) => {
-                sleep(BETWEEN_LISTS.saturating_sub(started.elapsed())).await;
+                sleep(BETWEEN_LISTS.saturating_sub(start.elapsed())).await;
                 let _ = changes.send((number, ObjectChange::Expired)).await;
                 return;
             }
@@ -107,24 +107,26 @@ async fn watch_once(
         Err(AnswerError::Status { status, .. }) if status == StatusCode::GONE => return Ok(false),
         lines => lines?,
     };
-    let wrong = |error: &dyn ToString| content(&path, &error.to_string());
+    let content_error = |error: &dyn ToString| content(&path, &error.to_string());
     if changes.send((number, ObjectChange::Works)).await.is_err() {
         return Ok(true);
     }
     let limit = Duration::from_secs(SECONDS) + GRACE;
     while let Ok(Some(line)) = timeout(limit, lines.next()).await {
         let line = line?;
-        let WatchedEvent { kind, object } = serde_json::from_str(&line).map_err(|error| wrong(&error))?;
-        let read: ObjectOrError = serde_json::from_str(object.get()).map_err(|error| wrong(&error))?;
-        let parsed = || resource.object(object).map_err(|error| wrong(&error));
+        let WatchedEvent { kind, object } =
+            serde_json::from_str(&line).map_err(|error| content_error(&error))?;
+        let event_object: ObjectOrError =
+            serde_json::from_str(object.get()).map_err(|error| content_error(&error))?;
+        let parsed = || resource.object(object).map_err(|error| content_error(&error));
         let change = match kind {
             "ADDED" | "MODIFIED" => Some(ObjectChange::Present(parsed()?)),
             "DELETED" => Some(ObjectChange::Gone(parsed()?)),
-            "ERROR" if read.code == StatusCode::GONE => return Ok(false),
-            "ERROR" => return Err(wrong(&read.message)),
+            "ERROR" if event_object.code == StatusCode::GONE => return Ok(false),
+            "ERROR" => return Err(content_error(&event_object.message)),
             _ => None,
         };
-        *version = read.metadata.resource_version;
+        *version = event_object.metadata.resource_version;
         if let Some(change) = change
             && changes.send((number, change)).await.is_err()
         {

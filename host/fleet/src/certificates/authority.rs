@@ -94,11 +94,12 @@ impl Authority {
     /// error says what is wrong with the existing CA.
     pub fn succeeding(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (previous, _) = pair(certificates, key)?;
-        let mut new = Self::new(now).map_err(|error| format!("its successor cannot be made: {error}"))?;
+        let mut successor =
+            Self::new(now).map_err(|error| format!("its successor cannot be made: {error}"))?;
         if not_after(&parse(&previous)?)? > now {
-            new.pem.push_str(&pem(&previous));
+            successor.pem.push_str(&pem(&previous));
         }
-        Ok(new)
+        Ok(successor)
     }
 
     pub fn key_pem(&self) -> String {
@@ -196,16 +197,16 @@ impl IssuedValidity {
 
 /// Returns the PEM of those CAs that have not expired, each of them once.
 pub fn unexpired(authorities: &str, now: OffsetDateTime) -> String {
-    let mut kept: Vec<CertificateDer<'_>> = Vec::new();
+    let mut valid_certificates: Vec<CertificateDer<'_>> = Vec::new();
     for der in CertificateDer::pem_slice_iter(authorities.as_bytes()).flatten() {
         let is_valid = parse(&der)
-            .and_then(|parsed| not_after(&parsed))
-            .is_ok_and(|ends| ends > now);
-        if is_valid && !kept.contains(&der) {
-            kept.push(der);
+            .and_then(|certificate| not_after(&certificate))
+            .is_ok_and(|end| end > now);
+        if is_valid && !valid_certificates.contains(&der) {
+            valid_certificates.push(der);
         }
     }
-    to_pem(&kept)
+    to_pem(&valid_certificates)
 }
 
 pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
@@ -220,13 +221,13 @@ pub fn for_service(
     now: OffsetDateTime,
 ) -> Result<(String, IssuedCertificate), rcgen::Error> {
     let authority = Authority::of_days(days, now)?;
-    let issued = authority.issue(&service.subject(), days, now)?;
-    Ok((authority.pem, issued))
+    let certificate = authority.issue(&service.subject(), days, now)?;
+    Ok((authority.pem, certificate))
 }
 
 fn parse<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, String> {
     x509_parser::parse_x509_certificate(der)
-        .map(|(_, parsed)| parsed)
+        .map(|(_, certificate)| certificate)
         .map_err(|error| format!("it is not a valid certificate: {error}"))
 }
 
@@ -237,23 +238,23 @@ fn not_after(certificate: &X509Certificate<'_>) -> Result<OffsetDateTime, String
 
 /// Finds the CA certificate that matches this key, and returns the certificate and the key.
 fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPair), String> {
-    let found: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates.as_bytes())
+    let ders: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates.as_bytes())
         .collect::<Result<_, _>>()
         .map_err(|error| format!("it is not PEM: {error}"))?;
-    if found.is_empty() {
+    if ders.is_empty() {
         return Err("it contains no certificate".into());
     }
-    if certificates.matches("-----BEGIN").count() != found.len() {
+    if certificates.matches("-----BEGIN").count() != ders.len() {
         // The file is published as a trust bundle, so it must not contain a key.
         return Err("it contains more than certificates; put the key into a separate file".into());
     }
-    for der in &found {
+    for der in &ders {
         if !parse(der)?.is_ca() {
             return Err("it is not a CA (basicConstraints CA:TRUE)".into());
         }
     }
     let key = KeyPair::from_pem(key).map_err(|error| format!("its key cannot be read: {error}"))?;
-    for der in found {
+    for der in ders {
         if parse(&der)?.public_key().raw == key.subject_public_key_info() {
             return Ok((der, key));
         }
@@ -268,19 +269,22 @@ fn pem(der: &CertificateDer<'_>) -> String {
 
 /// Returns whether this CA issued the certificate, by its name and key ID.
 fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> bool {
-    let wanted = leaf
+    let issuer_key_id = leaf
         .iter_extensions()
         .find_map(|extension| match extension.parsed_extension() {
             ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|id| id.0),
             _ => None,
         });
-    let own = authority
-        .iter_extensions()
-        .find_map(|extension| match extension.parsed_extension() {
-            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
-            _ => None,
-        });
-    let is_key = wanted.zip(own).is_none_or(|(wanted, own)| wanted == own);
+    let authority_key_id =
+        authority
+            .iter_extensions()
+            .find_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+                _ => None,
+            });
+    let is_key = issuer_key_id
+        .zip(authority_key_id)
+        .is_none_or(|(issuer_id, authority_id)| issuer_id == authority_id);
     leaf.issuer().as_raw() == authority.subject().as_raw() && is_key
 }
 
@@ -293,13 +297,14 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
             let Ok(Some(names)) = leaf.subject_alternative_name() else {
                 return false;
             };
-            let held: BTreeSet<String> = names.value.general_names.iter().map(host).collect();
-            let wanted = hosts.iter().map(SubjectHost::to_string).collect();
-            usage.value.server_auth && held == wanted
+            let certificate_hosts: BTreeSet<String> = names.value.general_names.iter().map(host).collect();
+            let expected_hosts = hosts.iter().map(SubjectHost::to_string).collect();
+            usage.value.server_auth && certificate_hosts == expected_hosts
         }
         CertificateSubject::Client(ClientName(name)) => {
             let mut names = leaf.subject().iter_common_name();
-            usage.value.client_auth && names.any(|held| held.as_str().is_ok_and(|held| held == name))
+            usage.value.client_auth
+                && names.any(|common_name| common_name.as_str().is_ok_and(|text| text == name))
         }
     }
 }

@@ -7,7 +7,7 @@ pub(super) struct Exclusion {
     group: &'static str,
     resource: &'static str,
     pub(super) expression: &'static str,
-    pub(super) what: &'static str,
+    pub(super) subject: &'static str,
 }
 
 /// The requests that must not wait for a webhook, because the cluster depends on them.
@@ -17,30 +17,30 @@ pub(super) static EXCLUSIONS: [Exclusion; 3] = [
         group: "coordination.k8s.io",
         resource: "leases",
         expression: "!(request.resource.group == 'coordination.k8s.io' && request.resource.resource == 'leases')",
-        what: "leases",
+        subject: "leases",
     },
     Exclusion {
         name: "exclude-authentication",
         group: "authentication.k8s.io",
         resource: "tokenreviews",
         expression: "request.resource.group != 'authentication.k8s.io'",
-        what: "reviews of tokens",
+        subject: "reviews of tokens",
     },
     Exclusion {
         name: "exclude-authorization",
         group: "authorization.k8s.io",
         resource: "subjectaccessreviews",
         expression: "request.resource.group != 'authorization.k8s.io'",
-        what: "reviews of access",
+        subject: "reviews of access",
     },
 ];
 
 impl Exclusion {
     pub(super) fn matching(rules: &[Rule]) -> Vec<&'static Self> {
-        let matched = EXCLUSIONS
+        let exclusions = EXCLUSIONS
             .iter()
             .filter(|exclusion| may_match(rules, exclusion.group, exclusion.resource));
-        matched.collect()
+        exclusions.collect()
     }
 }
 

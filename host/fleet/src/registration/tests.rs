@@ -35,19 +35,19 @@ fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
 const PODS: &str = "{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }";
 
 fn webhooks(text: &str, registration: &WebhookRegistration) -> Vec<RegisteredWebhook> {
-    let loaded = load_text("chains.yaml", text).unwrap();
-    let chains: Vec<_> = loaded.iter().map(RegisteredChain::from).collect();
+    let loaded_chains = load_text("chains.yaml", text).unwrap();
+    let chains: Vec<_> = loaded_chains.iter().map(RegisteredChain::from).collect();
     RegisteredWebhook::for_all_chains(&chains, registration, LIMIT)
 }
 
-fn configured(text: &str, registration: &WebhookRegistration) -> Vec<Json> {
+fn registered_configurations(text: &str, registration: &WebhookRegistration) -> Vec<Json> {
     configurations(registration, &webhooks(text, registration), "the CA")
 }
 
 fn webhook(rules: &str, stages: &[&str]) -> Json {
     let text = chain("c", "Mutating", rules, stages);
-    let found = configured(&text, &registration());
-    found[0]["webhooks"][0].clone()
+    let configurations = registered_configurations(&text, &registration());
+    configurations[0]["webhooks"][0].clone()
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn the_fields_of_a_webhook_follow_from_its_stages() {
 
 #[test]
 fn a_webhook_has_the_rules_of_its_chains() {
-    for (written, expected) in [
+    for (rule, expected) in [
         (
             PODS,
             json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "scope": "*"}),
@@ -120,7 +120,7 @@ fn a_webhook_has_the_rules_of_its_chains() {
             json!({"operations": ["CREATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["pods"], "scope": "*"}),
         ),
     ] {
-        assert_eq!(webhook(written, &["timeout: 1s"])["rules"], json!([expected]));
+        assert_eq!(webhook(rule, &["timeout: 1s"])["rules"], json!([expected]));
     }
     let by_kind = chain(
         "c",
@@ -133,7 +133,10 @@ fn a_webhook_has_the_rules_of_its_chains() {
     for part in ["the chain c", "list `resources`"] {
         assert!(problem.contains(part), "{part}: {problem}");
     }
-    assert_eq!(configured(&by_kind, &registration()), [] as [Json; 0]);
+    assert_eq!(
+        registered_configurations(&by_kind, &registration()),
+        [] as [Json; 0]
+    );
 }
 
 #[test]
@@ -164,10 +167,10 @@ fn webhooks_are_registered_for_each_phase_or_for_each_chain() {
             per_chain,
             ..registration()
         };
-        let found = configured(&text, &registration);
+        let configurations = registered_configurations(&text, &registration);
         let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
-        assert_eq!(found.len(), 2);
-        for ((configuration, kind), expected) in found.iter().zip(kinds).zip(expected) {
+        assert_eq!(configurations.len(), 2);
+        for ((configuration, kind), expected) in configurations.iter().zip(kinds).zip(expected) {
             assert_eq!(configuration["kind"], kind);
             assert_eq!(configuration["metadata"]["name"], "hooks");
             let webhooks = configuration["webhooks"].as_array().unwrap();
@@ -204,13 +207,13 @@ fn chains_of_namespaces_have_separate_webhooks() {
             .replace("metadata: {", &format!("metadata: {{ namespace: {namespace},"))
     };
     let ignored = "failurePolicy: Ignore, timeout: 1s";
-    let of_cluster = chain("pods", "Mutating", PODS, &[ignored]);
-    let of_namespaces = [
+    let cluster_chain = chain("pods", "Mutating", PODS, &[ignored]);
+    let namespaced_chains = [
         in_namespace("shop", "all", everything, &["timeout: 3s"]),
         in_namespace("web", "pods", PODS, &[ignored]),
         in_namespace("bank", "pods", PODS, &[ignored]),
     ];
-    let both = [of_cluster.clone(), of_namespaces.concat()].concat();
+    let all_chains = [cluster_chain.clone(), namespaced_chains.concat()].concat();
     // The expected name, path, namespaces, resources, failure policy and timeout of a webhook.
     type Row = (
         &'static str,
@@ -220,7 +223,7 @@ fn chains_of_namespaces_have_separate_webhooks() {
         &'static str,
         u64,
     );
-    let alone: &[Row] = &[("mutate.hooks.hooks-system", "/mutate", &[], "pods", "Ignore", 2)];
+    let single_webhook: &[Row] = &[("mutate.hooks.hooks-system", "/mutate", &[], "pods", "Ignore", 2)];
     let namespaced: [Row; 2] = [
         (
             "bank.mutate-namespaced.hooks.hooks-system",
@@ -247,7 +250,7 @@ fn chains_of_namespaces_have_separate_webhooks() {
         "Ignore",
         2,
     );
-    let each: &[Row] = &[
+    let webhook_per_chain: &[Row] = &[
         (
             "bank.pods.mutate-namespaced.hooks.hooks-system",
             "/mutate/bank/pods",
@@ -283,17 +286,17 @@ fn chains_of_namespaces_have_separate_webhooks() {
     ];
     let all = [&[cluster][..], &namespaced].concat();
     for (text, per_chain, expected) in [
-        (&of_cluster, false, alone),
-        (&of_namespaces.concat(), false, &namespaced),
-        (&both, false, &all),
-        (&both, true, each),
+        (&cluster_chain, false, single_webhook),
+        (&namespaced_chains.concat(), false, &namespaced),
+        (&all_chains, false, &all),
+        (&all_chains, true, webhook_per_chain),
     ] {
         let registration = WebhookRegistration {
             per_chain,
             ..registration()
         };
-        let found = configured(text, &registration);
-        let webhooks = found[0]["webhooks"].as_array().unwrap();
+        let configurations = registered_configurations(text, &registration);
+        let webhooks = configurations[0]["webhooks"].as_array().unwrap();
         assert_eq!(webhooks.len(), expected.len(), "{webhooks:#?}");
         for (webhook, (name, path, namespaces, resources, failure_policy, timeout)) in
             webhooks.iter().zip(expected)
@@ -419,8 +422,8 @@ async fn match_conditions_exclude_requests_that_the_cluster_depends_on() {
         };
         let request = Request::new(Operation::Create, GroupVersionKind::default(), resource.clone());
         let deadline = Deadline::after(Duration::from_secs(60));
-        let evaluated = conditions.evaluate(&request, &NoAuthorizer, deadline).await;
-        let first_false = evaluated.unwrap();
+        let evaluation = conditions.evaluate(&request, &NoAuthorizer, deadline).await;
+        let first_false = evaluation.unwrap();
         assert_eq!(first_false.as_deref(), excluded, "{resource}");
     }
 }

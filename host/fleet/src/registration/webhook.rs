@@ -58,37 +58,37 @@ impl RegisteredWebhook {
                 );
                 continue;
             }
-            let mut cluster = Vec::new();
-            let mut namespaced: BTreeMap<_, Vec<_>> = BTreeMap::new();
+            let mut cluster_chains = Vec::new();
+            let mut by_namespace: BTreeMap<_, Vec<_>> = BTreeMap::new();
             for chain in chains {
                 match chain.namespace {
-                    Some(namespace) => namespaced.entry(namespace).or_default().push(chain),
-                    None => cluster.push(chain),
+                    Some(namespace) => by_namespace.entry(namespace).or_default().push(chain),
+                    None => cluster_chains.push(chain),
                 }
             }
-            let scope = if namespaced.is_empty() {
+            let scope = if by_namespace.is_empty() {
                 Scope::Any
             } else {
                 Scope::Cluster
             };
-            webhooks.extend(webhook_for(scope, &cluster));
-            let mut of_namespaces: Vec<Self> = Vec::new();
-            for webhook in namespaced
+            webhooks.extend(webhook_for(scope, &cluster_chains));
+            let mut namespace_webhooks: Vec<Self> = Vec::new();
+            for webhook in by_namespace
                 .values()
                 .filter_map(|chains| webhook_for(Scope::Namespaced, chains))
             {
                 // If the webhooks for two namespaces differ in nothing but the namespace, one webhook is registered for
                 // both. The API server then calls it for requests in both namespaces, and each chain checks whether the
                 // request is in the chain's own namespace.
-                match of_namespaces
+                match namespace_webhooks
                     .iter_mut()
-                    .find(|known| known.has_same_settings(&webhook))
+                    .find(|candidate| candidate.has_same_settings(&webhook))
                 {
-                    Some(known) => known.namespaces.extend(webhook.namespaces),
-                    None => of_namespaces.push(webhook),
+                    Some(same_webhook) => same_webhook.namespaces.extend(webhook.namespaces),
+                    None => namespace_webhooks.push(webhook),
                 }
             }
-            webhooks.extend(of_namespaces);
+            webhooks.extend(namespace_webhooks);
         }
         webhooks
     }
@@ -116,10 +116,10 @@ impl RegisteredWebhook {
         limit: Duration,
     ) -> Self {
         let mut rules: Vec<Rule> = Vec::new();
-        let registered = chains
+        let scoped_rules = chains
             .iter()
             .flat_map(|chain| chain.rules.iter().map(|rule| (rule, chain.namespace.is_some())));
-        for (rule, is_namespaced) in registered.filter(|(rule, _)| !rule.is_by_kind_alone()) {
+        for (rule, is_namespaced) in scoped_rules.filter(|(rule, _)| !rule.is_by_kind_alone()) {
             // A chain may select objects by kind, but the API server selects requests for a webhook by resource. So the
             // kinds are left out of the webhook's rule. The API server then calls the webhook for objects of other
             // kinds too, and the chain skips those.
@@ -260,9 +260,9 @@ impl RegisteredWebhook {
 /// Returns the timeout of a webhook in seconds, 1 to 30: the time of its stages and 250 ms for the answer, rounded up.
 fn seconds(stages: Duration) -> u64 {
     const MARGIN: Duration = Duration::from_millis(250);
-    let whole = stages.saturating_add(MARGIN);
-    let up = u64::from(whole.subsec_nanos() > 0);
-    whole.as_secs().saturating_add(up).clamp(1, 30)
+    let timeout = stages.saturating_add(MARGIN);
+    let extra_second = u64::from(timeout.subsec_nanos() > 0);
+    timeout.as_secs().saturating_add(extra_second).clamp(1, 30)
 }
 
 /// Returns the selector of the namespaces for which a webhook is called: the namespaces in `only`, or all namespaces if

@@ -13,15 +13,15 @@ const NEVER_CALLED: &str = "NeverCalled";
 
 struct StatusCondition {
     /// The status of the condition: true, false, or `None` for `Unknown`.
-    holds: Option<bool>,
+    is_true: Option<bool>,
     reason: &'static str,
     message: String,
 }
 
 impl StatusCondition {
-    fn new(holds: impl Into<Option<bool>>, reason: &'static str, message: impl Into<String>) -> Self {
+    fn new(is_true: impl Into<Option<bool>>, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
-            holds: holds.into(),
+            is_true: is_true.into(),
             reason,
             message: message.into(),
         }
@@ -88,7 +88,7 @@ impl DefinitionConditions {
     }
 
     pub(super) fn is_live(&self) -> bool {
-        self.live.holds == Some(true) || self.live.reason == NEVER_CALLED
+        self.live.is_true == Some(true) || self.live.reason == NEVER_CALLED
     }
 
     pub(super) fn to_json(
@@ -100,20 +100,23 @@ impl DefinitionConditions {
     ) -> Value {
         let before = before.get("conditions").and_then(Value::as_array);
         let condition = |name: &str, condition: &StatusCondition| {
-            let holds = match condition.holds {
+            let status_text = match condition.is_true {
                 Some(true) => "True",
                 Some(false) => "False",
                 None => "Unknown",
             };
-            let is_same = |before: &&Value| {
-                let is = |field: &str, text: &str| before.get(field).and_then(Value::as_str) == Some(text);
-                is("type", name) && is("status", holds)
+            let is_same = |old_condition: &&Value| {
+                let has_text =
+                    |field: &str, text: &str| old_condition.get(field).and_then(Value::as_str) == Some(text);
+                has_text("type", name) && has_text("status", status_text)
             };
-            let same = before.and_then(|before| before.iter().find(is_same));
-            let since = same.and_then(|same| same.get(LAST_TRANSITION)).cloned();
+            let previous_condition = before.and_then(|before| before.iter().find(is_same));
+            let since = previous_condition
+                .and_then(|fields| fields.get(LAST_TRANSITION))
+                .cloned();
             json!({
                 "type": name,
-                "status": holds,
+                "status": status_text,
                 "reason": condition.reason,
                 "message": shortened(&condition.message, LONGEST_MESSAGE),
                 "observedGeneration": generation,
@@ -189,28 +192,32 @@ fn enforced(stages: &[StageStatus]) -> StatusCondition {
     let disabled: Vec<_> = stages()
         .filter_map(|stage| {
             let disabled = stage.disabled.as_ref()?;
-            let how = if disabled.audit {
+            let effect = if disabled.audit {
                 "only audited"
             } else {
                 "not called"
             };
             Some(format!(
-                "stage {} is {how} until {}: {}",
+                "stage {} is {effect} until {}: {}",
                 stage.name, disabled.until, disabled.reason
             ))
         })
         .collect();
-    let audited: Vec<_> = stages()
+    let audited_stages: Vec<_> = stages()
         .filter(|stage| stage.mode == Mode::Audit)
         .map(|stage| stage.name.as_str())
         .collect();
     if !disabled.is_empty() {
         return StatusCondition::new(false, "Disabled", disabled.join("\n"));
     }
-    if audited.is_empty() {
+    if audited_stages.is_empty() {
         StatusCondition::new(true, "Enforced", "The answers of all stages are enforced.")
     } else {
-        StatusCondition::new(false, "Audit", format!("in mode Audit: {}", audited.join(", ")))
+        StatusCondition::new(
+            false,
+            "Audit",
+            format!("in mode Audit: {}", audited_stages.join(", ")),
+        )
     }
 }
 

@@ -72,8 +72,8 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
     let native = json!({"type": "native"});
     let unavailable = json!({"type": "unavailable", "source": "oci://r/p:1", "reason": "away"});
     let group = json!({"type": "group", "expression": "a", "plugins": {"a": plugin()}});
-    let mut audited = stage("a", &native);
-    audited["mode"] = json!("Audit");
+    let mut audited_stage = stage("a", &native);
+    audited_stage["mode"] = json!("Audit");
     let mut disabled = stage("a", &native);
     disabled["disabled"] = json!({
         "stage": "Mutating:pods/a", "audit": false, "reason": "r",
@@ -97,7 +97,7 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
         ),
         (
             VersionState::Live,
-            json!([audited]),
+            json!([audited_stage]),
             [
                 ("True", "Valid"),
                 ("True", "Resolved"),
@@ -216,9 +216,9 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
             None,
             "{state:?}"
         );
-        let written = resource(Some(status));
+        let stored_resource = resource(Some(status));
         assert_eq!(
-            new_status(&CHAIN, &written, &state, &host, Moment::now()),
+            new_status(&CHAIN, &stored_resource, &state, &host, Moment::now()),
             None,
             "{state:?}"
         );
@@ -237,17 +237,23 @@ fn a_chain_that_no_request_reaches_is_not_live() {
             reasons: vec!["spec.rules[0] has only `kinds`".to_owned()],
         });
         let status = new_status(&CHAIN, &resource(None), &VersionState::Live, &host, Moment::now()).unwrap();
-        let found = conditions(&status);
-        assert_eq!(found[2], ("Live", live.0, live.1));
-        assert_eq!(found[3], ("Enforced", enforced.0, enforced.1));
+        let condition_rows = conditions(&status);
+        assert_eq!(condition_rows[2], ("Live", live.0, live.1));
+        assert_eq!(condition_rows[3], ("Enforced", enforced.0, enforced.1));
         assert_eq!(
             status["conditions"][3]["message"],
             "spec.rules[0] has only `kinds`"
         );
         assert_eq!(status["revision"], 7);
-        let written = resource(Some(status));
+        let stored_resource = resource(Some(status));
         assert_eq!(
-            new_status(&CHAIN, &written, &VersionState::Live, &host, Moment::now()),
+            new_status(
+                &CHAIN,
+                &stored_resource,
+                &VersionState::Live,
+                &host,
+                Moment::now()
+            ),
             None
         );
     }
@@ -255,29 +261,35 @@ fn a_chain_that_no_request_reaches_is_not_live() {
 
 #[test]
 fn only_conditions_that_change_get_a_new_time() {
-    let early = Moment(std::time::SystemTime::UNIX_EPOCH);
+    let epoch = Moment(std::time::SystemTime::UNIX_EPOCH);
     let mut host = host(&json!([]));
-    let first = new_status(&CHAIN, &resource(None), &VersionState::Live, &host, early).unwrap();
+    let first = new_status(&CHAIN, &resource(None), &VersionState::Live, &host, epoch).unwrap();
     assert_eq!(
         (&first["observedGeneration"], &first["revision"]),
         (&json!(3), &json!(7))
     );
     host.status.revision = 8;
-    let written = resource(Some(first.clone()));
+    let stored_resource = resource(Some(first.clone()));
     assert_eq!(
-        new_status(&CHAIN, &written, &VersionState::Live, &host, Moment::now()),
+        new_status(
+            &CHAIN,
+            &stored_resource,
+            &VersionState::Live,
+            &host,
+            Moment::now()
+        ),
         None
     );
     let now = Moment::now();
     let state = bad(Served::LastModules, true);
-    let second = new_status(&CHAIN, &written, &state, &host, now).unwrap();
+    let second = new_status(&CHAIN, &stored_resource, &state, &host, now).unwrap();
     assert_eq!(second["revision"], 7);
-    let times: Vec<_> = second["conditions"].as_array().unwrap().iter().collect();
-    let expected = [early, now, early, early].map(|moment| moment.to_string());
-    for (condition, expected) in times.iter().zip(expected) {
+    let new_conditions: Vec<_> = second["conditions"].as_array().unwrap().iter().collect();
+    let expected = [epoch, now, epoch, epoch].map(|moment| moment.to_string());
+    for (condition, expected) in new_conditions.iter().zip(expected) {
         assert_eq!(condition["lastTransitionTime"], expected, "{condition}");
     }
-    let mut changed = written;
+    let mut changed = stored_resource;
     changed.object["metadata"]["generation"] = json!(4);
     let third = new_status(&CHAIN, &changed, &VersionState::Live, &host, now).unwrap();
     assert_eq!(
@@ -349,19 +361,19 @@ fn a_status_that_differs_only_in_call_counts_is_written_at_an_interval() {
     };
     assert_eq!(write(&json!([]), true, None).unwrap().get(RECENT), None);
     let first = write(&called(10), false, None).unwrap();
-    let counted = |status: &Value| {
+    let recent_counts = |status: &Value| {
         let mut recent = status[RECENT].clone();
         recent.as_object_mut().unwrap().shift_remove("at").unwrap();
         recent
     };
     assert_eq!(
-        counted(&first),
+        recent_counts(&first),
         json!({"seconds": 300, "calls": 17, "denied": 2, "failed": 4})
     );
     assert_eq!(write(&called(11), false, Some(first.clone())), None);
     assert_eq!(write(&called(10), true, Some(first.clone())), None);
     let second = write(&called(11), true, Some(first)).unwrap();
-    assert_eq!(counted(&second)["calls"], 18);
+    assert_eq!(recent_counts(&second)["calls"], 18);
 }
 
 #[test]
@@ -403,29 +415,32 @@ fn the_status_of_a_chain_contains_its_rollouts() {
         ],
         ..host(&json!([stage("a", &plugin())]))
     };
-    let of = |before: Option<Value>, state: &VersionState, pass: &StatusPass| {
+    let status_of = |before: Option<Value>, state: &VersionState, pass: &StatusPass| {
         new_status(&CHAIN, &resource(before), state, pass, Moment::now())
     };
-    let first = of(None, &VersionState::Live, &pass("progressing")).unwrap();
-    let there = resource(Some(first.clone()));
-    assert_eq!(rollouts(&there), [rollout("Mutating:pods/a", "progressing")]);
+    let first = status_of(None, &VersionState::Live, &pass("progressing")).unwrap();
+    let stored_resource = resource(Some(first.clone()));
     assert_eq!(
-        of(Some(first.clone()), &VersionState::Live, &pass("progressing")),
+        rollouts(&stored_resource),
+        [rollout("Mutating:pods/a", "progressing")]
+    );
+    assert_eq!(
+        status_of(Some(first.clone()), &VersionState::Live, &pass("progressing")),
         None
     );
     let bad = bad(Served::LastVersion, false);
-    let kept = of(Some(first.clone()), &bad, &host(&json!([]))).unwrap();
-    assert_eq!(kept[ROLLOUTS], first[ROLLOUTS]);
+    let blocked_status = status_of(Some(first.clone()), &bad, &host(&json!([]))).unwrap();
+    assert_eq!(blocked_status[ROLLOUTS], first[ROLLOUTS]);
     for (state, expected) in [
         ("paused", None),
         ("aborted", Some((true, "RolloutAborted"))),
         ("completed", Some((false, "RolloutCompleted"))),
     ] {
-        let next = of(Some(first.clone()), &VersionState::Live, &pass(state)).unwrap();
-        let event = event(&CHAIN, &there, &next).map(|event| (event.is_warning, event.reason));
+        let next = status_of(Some(first.clone()), &VersionState::Live, &pass(state)).unwrap();
+        let event = event(&CHAIN, &stored_resource, &next).map(|event| (event.is_warning, event.reason));
         assert_eq!(event, expected, "{state}");
     }
-    let none = of(
+    let none = status_of(
         Some(first),
         &VersionState::Live,
         &host(&json!([stage("a", &plugin())])),

@@ -118,9 +118,9 @@ struct Renewal<'a> {
 }
 
 impl Renewal<'_> {
-    fn next_contents(&self, found: Option<&SecretContents>) -> Result<SecretContents, rcgen::Error> {
+    fn next_contents(&self, old_contents: Option<&SecretContents>) -> Result<SecretContents, rcgen::Error> {
         let Self { service, now, .. } = *self;
-        let Some(mut contents) = found.cloned() else {
+        let Some(mut contents) = old_contents.cloned() else {
             return self.issue(String::new());
         };
         contents.authorities = unexpired(&contents.authorities, now);
@@ -135,9 +135,9 @@ impl Renewal<'_> {
             (Some(_), Some(next)) if !self.is_trusted => contents.next = Some(next),
             (_, Some(next)) => contents.served = next,
             (Some(validity), None) if self.is_early || validity.is_due(now) => {
-                let made = self.issue(contents.authorities)?;
-                contents.authorities = made.authorities;
-                contents.next = Some(made.served);
+                let issued_contents = self.issue(contents.authorities)?;
+                contents.authorities = issued_contents.authorities;
+                contents.next = Some(issued_contents.served);
             }
             (Some(_), None) => {}
             (None, None) => return self.issue(contents.authorities),
@@ -145,9 +145,9 @@ impl Renewal<'_> {
         Ok(contents)
     }
 
-    /// Issues a certificate that is served at once, although the API server does not trust its CA yet. `others`
-    /// contains further CAs (PEM), which remain trusted.
-    fn issue(&self, others: String) -> Result<SecretContents, rcgen::Error> {
+    /// Issues a certificate that is served at once, although the API server does not trust its CA yet.
+    /// `other_authorities` contains further CAs (PEM), which remain trusted.
+    fn issue(&self, other_authorities: String) -> Result<SecretContents, rcgen::Error> {
         let (authority, issued) = certificates::for_service(self.service, self.days, self.now)?;
         Ok(SecretContents {
             served: IdentityPem {
@@ -155,7 +155,7 @@ impl Renewal<'_> {
                 key: issued.key,
             },
             next: None,
-            authorities: unexpired(&(authority + &others), self.now),
+            authorities: unexpired(&(authority + &other_authorities), self.now),
         })
     }
 }
@@ -182,7 +182,7 @@ impl CertificateSecret {
         let secret_name = format!("{name}-tls");
         let service = Service::new(name, namespace);
         let secret = cluster.resource(&SECRET, namespace, &secret_name);
-        let place = format!("{namespace}/{secret_name}");
+        let secret_path = format!("{namespace}/{secret_name}");
         let mut pauses = backoff();
         let mut is_waiting = false;
         let contents = loop {
@@ -192,7 +192,7 @@ impl CertificateSecret {
                 Err(error) if !is_waiting => {
                     is_waiting = true;
                     tracing::warn!(
-                        secret = place,
+                        secret = secret_path,
                         "waiting for the certificate of this server: {error}"
                     );
                 }
@@ -200,7 +200,7 @@ impl CertificateSecret {
             }
             sleep(pauses.after_failure()).await;
         };
-        let identity = SharedIdentity::new(format!("the Secret {place}"), contents.served);
+        let identity = SharedIdentity::new(format!("the Secret {secret_path}"), contents.served);
         Ok(Self {
             tls: ServerTls::of_shared(identity.clone())?,
             secret,
@@ -222,8 +222,8 @@ impl CertificateSecret {
         loop {
             let changed = next_change([&self.secret]);
             let pause = match self.get().await {
-                Ok(found) => {
-                    self.serve(found.as_ref()).await;
+                Ok(resource) => {
+                    self.serve(resource.as_ref()).await;
                     pauses.reset();
                     None
                 }
@@ -237,12 +237,12 @@ impl CertificateSecret {
         }
     }
 
-    async fn serve(&self, found: Option<&Resource>) {
+    async fn serve(&self, resource: Option<&Resource>) {
         let now = Moment::now().0.into();
-        let usable = found
+        let usable_contents = resource
             .and_then(SecretContents::read)
             .filter(|contents| contents.is_usable(&self.service, now));
-        match usable {
+        match usable_contents {
             Some(contents) if contents.served != self.identity.current() => {
                 self.identity.replace(contents.served);
                 self.tls.reload().await;
@@ -264,12 +264,12 @@ impl CertificateSecret {
     ) -> Result<bool, ResourceError> {
         let now = Moment::now().0.into();
         let resource = self.get().await?;
-        let found = resource.as_ref().and_then(SecretContents::read);
-        let usable = found
+        let stored_contents = resource.as_ref().and_then(SecretContents::read);
+        let usable_contents = stored_contents
             .clone()
             .filter(|contents| contents.is_usable(&self.service, now));
-        let is_lost = usable.is_none() && state.certificate.is_some();
-        let basis = usable.or_else(|| state.certificate.clone());
+        let is_lost = usable_contents.is_none() && state.certificate.is_some();
+        let basis = usable_contents.or_else(|| state.certificate.clone());
         let contents = Renewal {
             service: &self.service,
             days: self.terms.days,
@@ -277,17 +277,17 @@ impl CertificateSecret {
             is_trusted: basis.as_ref().is_some_and(|basis| self.is_trusted(basis, state)),
             is_early: is_lost,
         }
-        .next_contents(basis.as_ref().or(found.as_ref()))
+        .next_contents(basis.as_ref().or(stored_contents.as_ref()))
         .map_err(certificate_error)?;
-        if found.as_ref() != Some(&contents) {
+        if stored_contents.as_ref() != Some(&contents) {
             let set = |object: &mut Map<String, Value>| contents.set(object, &self.registration);
-            let written = self
+            let write_result = self
                 .secret
                 .put(&self.registration.namespace, &self.name, resource, set)
                 .await
                 .map(drop);
-            inner.record_write(SECRET.kind, &written);
-            written?;
+            inner.record_write(SECRET.kind, &write_result);
+            write_result?;
         }
         let is_pending = contents.next.is_some();
         state.certificate = Some(contents);
@@ -318,9 +318,12 @@ async fn read_or_create(
     terms: OwnCertificate,
 ) -> Result<SecretContents, ResourceError> {
     let now = Moment::now().0.into();
-    let found = secret.get(&registration.namespace, name).await?;
-    let held = found.as_ref().and_then(SecretContents::read);
-    if let Some(contents) = held.as_ref().filter(|held| held.is_usable(service, now)) {
+    let resource = secret.get(&registration.namespace, name).await?;
+    let stored_contents = resource.as_ref().and_then(SecretContents::read);
+    if let Some(contents) = stored_contents
+        .as_ref()
+        .filter(|candidate| candidate.is_usable(service, now))
+    {
         return Ok(contents.clone());
     }
     let renewal = Renewal {
@@ -330,9 +333,11 @@ async fn read_or_create(
         is_trusted: false,
         is_early: false,
     };
-    let contents = renewal.next_contents(held.as_ref()).map_err(certificate_error)?;
+    let contents = renewal
+        .next_contents(stored_contents.as_ref())
+        .map_err(certificate_error)?;
     let set = |object: &mut Map<String, Value>| contents.set(object, registration);
-    secret.put(&registration.namespace, name, found, set).await?;
+    secret.put(&registration.namespace, name, resource, set).await?;
     Ok(contents)
 }
 

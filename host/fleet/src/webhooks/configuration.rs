@@ -38,9 +38,9 @@ impl WrittenConfiguration {
     /// Returns whether the configuration need not be written: the last write contained these webhooks, nobody has
     /// changed the object since, and the write is less than an hour old. After an hour the configuration is written
     /// again, because the API server may have been updated, and may now store fields that it dropped before.
-    fn matches(&self, found: &Resource, webhooks: &[Value]) -> bool {
+    fn matches(&self, resource: &Resource, webhooks: &[Value]) -> bool {
         self.webhooks == webhooks
-            && self.version.as_deref() == found.metadata("resourceVersion")
+            && self.version.as_deref() == resource.metadata("resourceVersion")
             && self.at.elapsed() < CHECK
     }
 }
@@ -60,15 +60,21 @@ pub(super) async fn write(
     let result = match resources.get("", name).await {
         Err(error) => Some(Err(error)),
         Ok(None) if webhooks.is_empty() => None,
-        Ok(Some(found)) if has(&found, webhooks) => None,
-        Ok(Some(found)) if last.as_ref().is_some_and(|last| last.matches(&found, webhooks)) => None,
-        Ok(found) => {
+        Ok(Some(equal_resource)) if has_webhooks(&equal_resource, webhooks) => None,
+        Ok(Some(unchanged_resource))
+            if last
+                .as_ref()
+                .is_some_and(|last| last.matches(&unchanged_resource, webhooks)) =>
+        {
+            None
+        }
+        Ok(old_resource) => {
             let set = |object: &mut Map<String, Value>| set(object, name, webhooks);
-            Some(resources.put("", name, found, set).await)
+            Some(resources.put("", name, old_resource, set).await)
         }
     };
-    let written = result.map(|written| {
-        written.map(|stored| {
+    let write_result = result.map(|put_result| {
+        put_result.map(|stored| {
             *last = Some(WrittenConfiguration {
                 webhooks: webhooks.to_vec(),
                 version: stored.metadata("resourceVersion").map(str::to_owned),
@@ -76,25 +82,25 @@ pub(super) async fn write(
             });
         })
     });
-    (kind, written)
+    (kind, write_result)
 }
 
 fn set(object: &mut Map<String, Value>, name: &str, webhooks: &[Value]) {
     object.insert("webhooks".to_owned(), webhooks.into());
     let metadata = object.entry("metadata").or_insert_with(|| json!({}));
-    let own = metadata
+    let label_field = metadata
         .as_object_mut()
         .map(|metadata| metadata.entry("labels").or_insert_with(|| json!({})));
-    if let (Some(Value::Object(own)), Value::Object(labels)) = (own, labels(name)) {
-        own.extend(labels);
+    if let (Some(Value::Object(stored_labels)), Value::Object(labels)) = (label_field, labels(name)) {
+        stored_labels.extend(labels);
     }
 }
 
 /// Returns whether a webhook configuration has exactly these webhooks, apart from fields that the API server adds.
-fn has(found: &Resource, webhooks: &[Value]) -> bool {
-    let webhook_list = found.object.get("webhooks").and_then(Value::as_array);
-    let there: Vec<_> = webhook_list.into_iter().flatten().map(without_default).collect();
-    there == webhooks
+fn has_webhooks(resource: &Resource, webhooks: &[Value]) -> bool {
+    let webhook_list = resource.object.get("webhooks").and_then(Value::as_array);
+    let stored_webhooks: Vec<_> = webhook_list.into_iter().flatten().map(without_default).collect();
+    stored_webhooks == webhooks
 }
 
 fn without_default(webhook: &Value) -> Value {
@@ -125,37 +131,45 @@ mod tests {
 
     #[test]
     fn webhooks_are_recognized_after_the_api_server_has_stored_them() {
-        let own = json!({"name": "w", "rules": [{"resources": ["pods"]}]});
+        let webhook = json!({"name": "w", "rules": [{"resources": ["pods"]}]});
         // (webhooks in the API server, wanted webhooks, whether the two count as equal)
-        for (there, wanted, expected) in [
+        for (stored_webhooks, wanted_webhooks, expected) in [
             (None, vec![], true),
             (Some(json!([])), vec![], true),
-            (None, vec![own.clone()], false),
-            (Some(json!([own])), vec![], false),
-            (Some(json!([own])), vec![own.clone()], true),
+            (None, vec![webhook.clone()], false),
+            (Some(json!([webhook])), vec![], false),
+            (Some(json!([webhook])), vec![webhook.clone()], true),
             (
                 Some(json!([{"name": "w", "rules": [{"resources": ["pods"]}], "objectSelector": {}}])),
-                vec![own.clone()],
+                vec![webhook.clone()],
                 true,
             ),
             (
                 Some(
                     json!([{"name": "w", "rules": [{"resources": ["pods"]}], "objectSelector": {"matchLabels": {"a": "b"}}}]),
                 ),
-                vec![own.clone()],
+                vec![webhook.clone()],
                 false,
             ),
-            (Some(json!([own, {"name": "other"}])), vec![own.clone()], false),
+            (
+                Some(json!([webhook, {"name": "other"}])),
+                vec![webhook.clone()],
+                false,
+            ),
             (
                 Some(json!([{"name": "w", "rules": []}])),
-                vec![own.clone()],
+                vec![webhook.clone()],
                 false,
             ),
         ] {
-            let mut resource = stored_resource(there.clone());
-            assert_eq!(has(&resource, &wanted), expected, "{there:?}");
-            set(&mut resource.object, "hooks", &wanted);
-            assert!(has(&resource, &wanted), "{there:?}");
+            let mut resource = stored_resource(stored_webhooks.clone());
+            assert_eq!(
+                has_webhooks(&resource, &wanted_webhooks),
+                expected,
+                "{stored_webhooks:?}"
+            );
+            set(&mut resource.object, "hooks", &wanted_webhooks);
+            assert!(has_webhooks(&resource, &wanted_webhooks), "{stored_webhooks:?}");
             let labels = json!({"x": "y", "app.kubernetes.io/name": "admittance", "app.kubernetes.io/instance": "hooks"});
             assert_eq!(resource.object["metadata"]["labels"], labels);
         }

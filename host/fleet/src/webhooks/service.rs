@@ -49,8 +49,8 @@ impl Inner {
     /// Waits until the Service has a ready Pod, because until then the API server would refuse requests.
     pub(super) async fn until_served(&self) {
         for (_, resources) in &self.configurations {
-            let found = resources.get("", &self.registration.name).await;
-            if found.is_ok_and(|found| found.is_some()) {
+            let configuration = resources.get("", &self.registration.name).await;
+            if configuration.is_ok_and(|resource| resource.is_some()) {
                 return;
             }
         }

@@ -82,11 +82,12 @@ async fn written_chains_are_read_back() {
     store.commit(&[change(&path, None, Some(&first))]).await.unwrap();
     assert_eq!(read(&store).await, [(path.clone(), first.clone())]);
 
-    let mut there = setting.server.object(PLURAL, "", "pods").unwrap();
-    there["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
-    there["metadata"]["uid"] = json!("u");
-    there["status"] = json!({"conditions": []});
-    setting.server.put(PLURAL, there);
+    let mut stored_chain = setting.server.object(PLURAL, "", "pods").unwrap();
+    stored_chain["metadata"]["annotations"] =
+        json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
+    stored_chain["metadata"]["uid"] = json!("u");
+    stored_chain["status"] = json!({"conditions": []});
+    setting.server.put(PLURAL, stored_chain);
     assert_eq!(read(&store).await, [(path.clone(), first.clone())]);
 
     let second = chain("pods", "second");
@@ -95,16 +96,19 @@ async fn written_chains_are_read_back() {
         .await
         .unwrap();
     assert_eq!(read(&store).await, [(path.clone(), second.clone())]);
-    let there = setting.server.object(PLURAL, "", "pods").unwrap();
+    let updated_chain = setting.server.object(PLURAL, "", "pods").unwrap();
     assert_eq!(
-        there["metadata"]["annotations"],
+        updated_chain["metadata"]["annotations"],
         json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"})
     );
     assert_eq!(
-        (&there["metadata"]["labels"], &there["metadata"]["uid"]),
+        (
+            &updated_chain["metadata"]["labels"],
+            &updated_chain["metadata"]["uid"]
+        ),
         (&Value::Null, &json!("u"))
     );
-    assert_eq!(there["status"], json!({"conditions": []}));
+    assert_eq!(updated_chain["status"], json!({"conditions": []}));
 
     for (before, after) in [
         (None, Some(&first)),
@@ -142,8 +146,11 @@ async fn the_store_notices_chains_that_other_clients_change() {
     until(1).await;
     setting.server.become_unavailable();
     tokio::time::timeout(NEVER, store.changed()).await.unwrap();
-    let lost = store.read().await;
-    assert!(matches!(lost, Err(StoreError::Unreachable { .. })), "{lost:?}");
+    let read_result = store.read().await;
+    assert!(
+        matches!(read_result, Err(StoreError::Unreachable { .. })),
+        "{read_result:?}"
+    );
     setting.server.become_available();
     until(1).await;
 }
@@ -191,8 +198,11 @@ async fn written_exceptions_are_read_back() {
         tokio::time::timeout(NEVER, wait).await.unwrap();
     }
     setting.server.remove_kind(EXCEPTIONS);
-    let lost = store.read().await;
-    assert!(matches!(lost, Err(StoreError::Refused { .. })), "{lost:?}");
+    let read_result = store.read().await;
+    assert!(
+        matches!(read_result, Err(StoreError::Refused { .. })),
+        "{read_result:?}"
+    );
 }
 
 #[tokio::test]
@@ -237,8 +247,8 @@ async fn written_namespaced_chains_are_read_back() {
         .commit(&[change(&path, Some(&first), Some(&second))])
         .await
         .unwrap();
-    let elsewhere = change(&path, Some(&second), Some(&in_namespace("bakery", "second")));
-    let error = store.commit(&[elsewhere]).await.unwrap_err().to_string();
+    let misplaced_change = change(&path, Some(&second), Some(&in_namespace("bakery", "second")));
+    let error = store.commit(&[misplaced_change]).await.unwrap_err().to_string();
     assert!(
         error.contains("not NamespacedAdmissionChain/shop/pods"),
         "{error}"
@@ -246,8 +256,8 @@ async fn written_namespaced_chains_are_read_back() {
     store.commit(&[change(&path, Some(&second), None)]).await.unwrap();
     assert_eq!(read(&store).await.len(), 2);
     for name in ["pods", "Shop/pods", "shop/Pods", "shop/a/b", "a.b/pods"] {
-        let place = store.path_for(&id("NamespacedAdmissionChain", name));
-        assert_eq!(place, None, "{name}");
+        let invalid_path = store.path_for(&id("NamespacedAdmissionChain", name));
+        assert_eq!(invalid_path, None, "{name}");
     }
 }
 
@@ -279,7 +289,7 @@ async fn definitions_at_the_wrong_path_or_of_the_wrong_kind_are_refused() {
         let error = result.unwrap_err().to_string();
         assert!(error.contains(expected), "{definition}: {error}");
     }
-    let several = [
+    let changes = [
         change(&path, None, Some(&chain("pods", "first"))),
         change(
             &store.path_for(&id("AdmissionChain", "other")).unwrap(),
@@ -287,7 +297,7 @@ async fn definitions_at_the_wrong_path_or_of_the_wrong_kind_are_refused() {
             None,
         ),
     ];
-    let result = store.commit(&several).await;
+    let result = store.commit(&changes).await;
     assert!(matches!(result, Err(StoreError::OneAtATime { .. })), "{result:?}");
     assert_eq!(read(&store).await, []);
     setting.server.remove_kind(PLURAL);

@@ -194,17 +194,17 @@ async fn policies_can_be_read_but_not_written() {
 
     setting.server.delete("validatingadmissionpolicies", "", "p");
     let set = DefinitionSet::of_files(store.read().await.unwrap());
-    let usable = set.usable(&files, OnBadDefinition::KeepLast);
-    let bad: Vec<_> = usable
+    let usable_set = set.usable(&files, OnBadDefinition::KeepLast);
+    let bad_paths: Vec<_> = usable_set
         .bad
         .iter()
-        .map(|bad| bad.path.display().to_string())
+        .map(|definition| definition.path.display().to_string())
         .collect();
     assert_eq!(
-        bad,
+        bad_paths,
         ["kubernetes:validatingadmissionpolicybindings.admissionregistration.k8s.io/p"]
     );
-    assert_eq!(usable.served().chains().unwrap().len(), 3);
+    assert_eq!(usable_set.served().chains().unwrap().len(), 3);
 }
 
 #[tokio::test]
@@ -228,11 +228,11 @@ async fn policies_disappear_when_their_kind_is_removed_and_return_with_it() {
     until(&store, &[("p", 0)]).await;
     put_binding(&setting);
     until(&store, &[("p", 1)]).await;
-    let watched: BTreeSet<_> = ["few", "constrainttemplates", "validatingadmissionpolicies"]
+    let watched_plurals: BTreeSet<_> = ["few", "constrainttemplates", "validatingadmissionpolicies"]
         .into_iter()
         .filter(|plural| setting.server.count("watch", plural) > 0)
         .collect();
-    assert_eq!(watched.len(), 3, "{watched:?}");
+    assert_eq!(watched_plurals.len(), 3, "{watched_plurals:?}");
 }
 
 #[tokio::test]
@@ -244,8 +244,11 @@ async fn policies_are_kept_while_the_api_server_is_unavailable() {
     until(&store, &[("p", 0)]).await;
     setting.server.become_unavailable();
     tokio::time::timeout(NEVER, store.changed()).await.unwrap();
-    let lost = store.read().await;
-    assert!(matches!(lost, Err(StoreError::Unreachable { .. })), "{lost:?}");
+    let read_result = store.read().await;
+    assert!(
+        matches!(read_result, Err(StoreError::Unreachable { .. })),
+        "{read_result:?}"
+    );
     setting.server.become_available();
     until(&store, &[("p", 0)]).await;
     setting.server.forbid("list", "validatingadmissionpolicies");

@@ -62,8 +62,9 @@ impl Accounts {
                 .bind(digest_text(TokenDigest::of(register_token)))
                 .execute(&mut *change)
                 .await?;
-            let by = format!("agent of {cluster_id}");
-            self.commit(change, &by, "use register token", cluster_id).await?;
+            let actor = format!("agent of {cluster_id}");
+            self.commit(change, &actor, "use register token", cluster_id)
+                .await?;
         }
         let directory = self.directory()?;
         Ok(directory.agent(cluster_id, register_token)?.clone())
@@ -80,15 +81,15 @@ impl Accounts {
         let reported = self.reachable(report)?;
         let cluster = self.use_register_token(cluster_id, register_token).await?;
         let cluster_id = cluster.id.as_str();
-        let is_known = cluster.credentials.as_ref().is_some_and(|known| {
-            let reported_at = known.reported_at;
-            **known
+        let is_unchanged = cluster.credentials.as_ref().is_some_and(|credentials| {
+            let reported_at = credentials.reported_at;
+            **credentials
                 == ClusterCredentials {
                     reported_at,
                     ..reported.clone()
                 }
         });
-        if is_known {
+        if is_unchanged {
             return Ok(());
         }
         self.limit_reports(cluster_id)?;
@@ -99,8 +100,9 @@ impl Accounts {
             .await?;
         self.insert_credentials(&mut change, cluster_id, &reported)
             .await?;
-        let by = format!("agent of {cluster_id}");
-        self.commit(change, &by, "report credentials", cluster_id).await
+        let actor = format!("agent of {cluster_id}");
+        self.commit(change, &actor, "report credentials", cluster_id)
+            .await
     }
 
     pub(super) async fn insert_credentials(
@@ -194,10 +196,10 @@ impl AgentReport {
             ("cluster_domain", self.cluster_domain.len(), LONGEST_DOMAIN),
         ]
         .into_iter()
-        .find(|(_, length, most)| length > most);
-        if let Some((field, length, most)) = too_long {
+        .find(|(_, length, length_max)| length > length_max);
+        if let Some((field, length, length_max)) = too_long {
             return Err(AccountsError::Invalid(format!(
-                "{field} has {length} bytes, and at most {most} are allowed"
+                "{field} has {length} bytes, and at most {length_max} are allowed"
             )));
         }
         let token = &self.user_token.0;
@@ -215,25 +217,25 @@ impl AgentReport {
     }
 }
 
-fn wrong(address: impl Display, why: &str) -> AccountsError {
-    AccountsError::Invalid(format!("server_addresses: `{address}` {why}"))
+fn invalid_address(address: impl Display, reason: &str) -> AccountsError {
+    AccountsError::Invalid(format!("server_addresses: `{address}` {reason}"))
 }
 
 fn address(text: &str) -> Result<Uri, AccountsError> {
     let uri: Uri = text
         .parse()
-        .map_err(|_| wrong(text, "is not an address: send https://10.0.0.1:6443"))?;
+        .map_err(|_| invalid_address(text, "is not an address: send https://10.0.0.1:6443"))?;
     let is_bare = uri.scheme_str() == Some("https") && uri.path() == "/" && uri.query().is_none();
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     if !is_bare || authority.contains('@') || uri.host().is_none_or(str::is_empty) {
-        return Err(wrong(
+        return Err(invalid_address(
             text,
             "is not https, a host and a port: send https://10.0.0.1:6443",
         ));
     }
     if authority.len() > LONGEST_ADDRESS {
-        let why = format!("has more than {LONGEST_ADDRESS} bytes: send an IP address");
-        return Err(wrong(text, &why));
+        let reason = format!("has more than {LONGEST_ADDRESS} bytes: send an IP address");
+        return Err(invalid_address(text, &reason));
     }
     Ok(uri)
 }
@@ -242,7 +244,7 @@ fn address(text: &str) -> Result<Uri, AccountsError> {
 fn refusal(uri: &Uri, local: &[IpNet]) -> Option<AccountsError> {
     let host = uri.host().unwrap_or_default();
     match host_address(host) {
-        Some(ip) if is_local(ip) && !is_listed(ip, local) => Some(wrong(
+        Some(ip) if is_local(ip) && !is_listed(ip, local) => Some(invalid_address(
             uri,
             "is an address of the gateway's own machine or link: list it in `accounts.localServers` if an API \
              server is there",
@@ -250,7 +252,10 @@ fn refusal(uri: &Uri, local: &[IpNet]) -> Option<AccountsError> {
         None if host.eq_ignore_ascii_case("localhost")
             || host.to_ascii_lowercase().ends_with(".localhost") =>
         {
-            Some(wrong(uri, "is the gateway's own machine: send an IP address"))
+            Some(invalid_address(
+                uri,
+                "is the gateway's own machine: send an IP address",
+            ))
         }
         _ => None,
     }
@@ -305,9 +310,9 @@ mod tests {
             ("10.0.0.1:6443", false, false),
             ("", false, false),
         ] {
-            let may = |local: &[IpNet]| address(text).is_ok_and(|uri| refusal(&uri, local).is_none());
-            assert_eq!(may(&[]), is_valid, "{text}");
-            assert_eq!(may(&local), is_valid_if_listed, "{text}");
+            let is_allowed = |local: &[IpNet]| address(text).is_ok_and(|uri| refusal(&uri, local).is_none());
+            assert_eq!(is_allowed(&[]), is_valid, "{text}");
+            assert_eq!(is_allowed(&local), is_valid_if_listed, "{text}");
         }
     }
 }

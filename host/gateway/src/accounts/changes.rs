@@ -86,7 +86,7 @@ pub(super) fn after(now: Moment, lifetime: Duration) -> Moment {
 impl Accounts {
     pub async fn create_user(
         &self,
-        by: &str,
+        actor: &str,
         name: &UserName,
         is_super_user: bool,
         groups: &[String],
@@ -101,7 +101,7 @@ impl Accounts {
             created_at: now(),
         };
         let user = insert_user(&mut change, user).await?;
-        self.commit(change, by, "create user", name.as_str()).await?;
+        self.commit(change, actor, "create user", name.as_str()).await?;
         Ok(Arc::new(user))
     }
 
@@ -113,7 +113,7 @@ impl Accounts {
     }
 
     /// Deletes a user with all tokens and permissions, but not the clusters that the user created.
-    pub async fn delete_user(&self, by: &str, name: &str) -> Result<(), AccountsError> {
+    pub async fn delete_user(&self, actor: &str, name: &str) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
         // The clusters of the deleted user stay, but get no creator. Some versions of MySQL give the number of a
         // deleted user to a new user after a restart. Such a user would otherwise become the creator of these clusters.
@@ -130,12 +130,12 @@ impl Accounts {
         if deleted == 0 {
             return Err(AccountsError::Unknown("user", name.to_owned()));
         }
-        self.commit(change, by, "delete user", name).await
+        self.commit(change, actor, "delete user", name).await
     }
 
     pub async fn create_cluster(
         &self,
-        by: &str,
+        actor: &str,
         creator: Option<&User>,
         name: &ClusterName,
     ) -> Result<Arc<RegisteredCluster>, AccountsError> {
@@ -179,10 +179,10 @@ impl Accounts {
         if let Some(creator) = creator.filter(|creator| !creator.is_super_user) {
             let select = query_scalar("SELECT COUNT(*) FROM admittance_clusters WHERE creator_id = ?");
             let count: i64 = select.bind(creator.id.0).fetch_one(&mut *change).await?;
-            let most = self.0.clusters_per_user;
-            if usize::try_from(count).is_ok_and(|count| count >= most) {
+            let quota = self.0.clusters_per_user;
+            if usize::try_from(count).is_ok_and(|count| count >= quota) {
                 return Err(AccountsError::Quota(format!(
-                    "{} has created {count} clusters already, and `accounts.clustersPerUser` allows {most}: an \
+                    "{} has created {count} clusters already, and `accounts.clustersPerUser` allows {quota}: an \
                      administrator can delete some with `admittance clusters delete`, raise the limit, or create the \
                      cluster without a creator",
                     creator.name
@@ -190,7 +190,7 @@ impl Accounts {
             }
         }
         insert_cluster(&mut change, &cluster, name.as_str()).await?;
-        self.commit(change, by, "create cluster", &cluster.id).await?;
+        self.commit(change, actor, "create cluster", &cluster.id).await?;
         Ok(Arc::new(cluster))
     }
 
@@ -201,19 +201,19 @@ impl Accounts {
     }
 
     /// Deletes a cluster with its credentials, its register token and all permissions for the cluster.
-    pub async fn delete_cluster(&self, by: &str, id: &str) -> Result<(), AccountsError> {
+    pub async fn delete_cluster(&self, actor: &str, id: &str) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
         let deleted = query("DELETE FROM admittance_clusters WHERE id = ?").bind(id.to_owned());
         if deleted.execute(&mut *change).await?.rows_affected() == 0 {
             return Err(AccountsError::Unknown("cluster", id.to_owned()));
         }
-        self.commit(change, by, "delete cluster", id).await
+        self.commit(change, actor, "delete cluster", id).await
     }
 
     /// Creates a register token for a cluster. If it has one, `rotate` replaces it; without `rotate`, this fails.
     pub async fn create_register_token(
         &self,
-        by: &str,
+        actor: &str,
         cluster: &RegisteredCluster,
         rotate: bool,
     ) -> Result<CreatedRegisterToken, AccountsError> {
@@ -231,7 +231,7 @@ impl Accounts {
             used_at: None,
         };
         insert_register_token(&mut change, &cluster.id, &token).await?;
-        self.commit(change, by, "create register token", &cluster.id)
+        self.commit(change, actor, "create register token", &cluster.id)
             .await?;
         Ok(CreatedRegisterToken {
             value,
@@ -242,7 +242,7 @@ impl Accounts {
 
     pub async fn revoke_register_token(
         &self,
-        by: &str,
+        actor: &str,
         cluster: &RegisteredCluster,
     ) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
@@ -252,7 +252,7 @@ impl Accounts {
                 cluster.id.clone(),
             ));
         }
-        self.commit(change, by, "revoke register token", &cluster.id)
+        self.commit(change, actor, "revoke register token", &cluster.id)
             .await
     }
 
@@ -260,7 +260,7 @@ impl Accounts {
     /// cluster is an error, because Mesos clusters have no role bindings.
     pub async fn grant(
         &self,
-        by: &str,
+        actor: &str,
         user: &User,
         cluster: &RegisteredCluster,
         access: Option<Access>,
@@ -281,13 +281,13 @@ impl Accounts {
             if deleted == 0 {
                 return Err(AccountsError::Unknown("permission", subject));
             }
-            return self.commit(change, by, "withdraw permission", &subject).await;
+            return self.commit(change, actor, "withdraw permission", &subject).await;
         };
         insert_grant(&mut change, user.id, &cluster.id, access)
             .await
             .map_err(violation("permission", "user or cluster", &subject))?;
         let subject = format!("{subject} {access}");
-        self.commit(change, by, "grant permission", &subject).await
+        self.commit(change, actor, "grant permission", &subject).await
     }
 }
 

@@ -90,7 +90,7 @@ impl Database {
             .map_err(|error| AccountsError::Unavailable(error.to_string()))
     }
 
-    pub(super) async fn sealed(&self) -> Result<i64, AccountsError> {
+    pub(super) async fn sealed_count(&self) -> Result<i64, AccountsError> {
         self.migrate().await?;
         let count = query_scalar("SELECT COUNT(*) FROM admittance_credentials");
         Ok(count.fetch_one(&self.pool).await?)
@@ -137,13 +137,14 @@ pub(super) async fn read_directory(
         ..Directory::default()
     };
     for mut cluster in clusters(transaction, keys).await? {
-        let known = previous
+        let previous_credentials = previous
             .and_then(|previous| previous.cluster(&cluster.id))
-            .and_then(|known| known.credentials.as_ref());
-        if let (Some(read), Some(known)) = (&mut cluster.credentials, known)
-            && *read == *known
+            .and_then(|previous_cluster| previous_cluster.credentials.as_ref());
+        if let (Some(credentials), Some(previous_credentials)) =
+            (&mut cluster.credentials, previous_credentials)
+            && *credentials == *previous_credentials
         {
-            *read = known.clone();
+            *credentials = previous_credentials.clone();
         }
         directory
             .identifiers
@@ -156,27 +157,27 @@ pub(super) async fn read_directory(
 
 /// Returns the URL of the database for `sqlx`, which tells SQLite and MySQL apart by the scheme of the URL.
 fn url(config: &DatabaseConfig) -> Result<String, AccountsError> {
-    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     match config {
         DatabaseConfig::Sqlite(path) => {
             let name = path.display();
             // The file is created here, because SQLite would create it with a mode that lets everybody read it.
             file::append(path).map_err(|error| AccountsError::Unavailable(format!("{name}: {error}")))?;
-            Ok(format!("sqlite://{}?mode=rw", encoded(utf8(path)?)))
+            Ok(format!("sqlite://{}?mode=rw", encode(utf8(path)?)))
         }
         DatabaseConfig::MySql(config) => {
             let secret = config.password.as_ref();
-            let password = secret.map_or(String::new(), |secret| format!(":{}", encoded(&secret.0)));
+            let password = secret.map_or(String::new(), |secret| format!(":{}", encode(&secret.0)));
             let tls = match &config.ca {
-                Some(ca) => format!("verify_identity&ssl-ca={}", encoded(utf8(ca)?)),
+                Some(ca) => format!("verify_identity&ssl-ca={}", encode(utf8(ca)?)),
                 None => "disabled".to_owned(),
             };
             Ok(format!(
                 "mysql://{}{password}@{}:{}/{}?ssl-mode={tls}",
-                encoded(&config.user),
+                encode(&config.user),
                 config.host,
                 config.port,
-                encoded(&config.database),
+                encode(&config.database),
             ))
         }
     }
@@ -196,7 +197,7 @@ async fn users(transaction: &mut DatabaseTransaction) -> Result<BTreeMap<UserId,
         .map(|(id, name, is_super_user, groups, created_at)| {
             let user = User {
                 id: UserId(id),
-                name: parsed(&name)?,
+                name: parse_column(&name)?,
                 is_super_user: is_super_user != 0,
                 groups: groups.split_whitespace().map(str::to_owned).collect(),
                 created_at: moment(created_at),
@@ -215,7 +216,7 @@ async fn tokens(
             .await?;
     rows.into_iter()
         .map(|(id, user, digest, created_at, expires_at)| {
-            let digest: TokenDigest = parsed(&digest)?;
+            let digest: TokenDigest = parse_column(&digest)?;
             let token = UserToken {
                 id: TokenId(id),
                 user: UserId(user),
@@ -257,13 +258,13 @@ async fn clusters(
             (Some(project_id), Some(cluster_id), Some(kind)) => Some(BcsInfo {
                 project_id,
                 cluster_id,
-                kind: parsed(&kind)?,
+                kind: parse_column(&kind)?,
             }),
             _ => None,
         };
         Ok(RegisteredCluster {
             identifier,
-            provider: parsed(&provider)?,
+            provider: parse_column(&provider)?,
             creator: UserId(creator),
             created_at: moment(created_at),
             bcs,
@@ -286,7 +287,7 @@ async fn grants(transaction: &mut DatabaseTransaction) -> Result<Grants, Account
     let mut grants = Grants::new();
     for (cluster, user, permission) in rows {
         let of_cluster = grants.entry(cluster).or_default();
-        of_cluster.insert(UserId(user), parsed(&permission)?);
+        of_cluster.insert(UserId(user), parse_column(&permission)?);
     }
     Ok(grants)
 }
@@ -302,7 +303,7 @@ async fn register_tokens(
     rows.into_iter()
         .map(|(cluster, digest, created_at, expires_at, used_at)| {
             let token = RegisterToken {
-                digest: parsed(&digest)?,
+                digest: parse_column(&digest)?,
                 created_at: moment(created_at),
                 expires_at: moment(expires_at),
                 used_at: used_at.map(moment),
@@ -331,16 +332,16 @@ async fn credentials(
                 continue;
             }
         };
-        let stored = AgentReport {
+        let report = AgentReport {
             server_addresses: addresses,
             ca,
             user_token,
             cluster_domain,
         };
-        match stored.credentials() {
-            Ok(mut found) => {
-                found.reported_at = moment(reported_at);
-                credentials.insert(cluster, Arc::new(found));
+        match report.credentials() {
+            Ok(mut cluster_credentials) => {
+                cluster_credentials.reported_at = moment(reported_at);
+                credentials.insert(cluster, Arc::new(cluster_credentials));
             }
             Err(error) => {
                 tracing::error!(%cluster, "the cluster cannot be reached, because its credentials are invalid: {error}");
@@ -350,7 +351,7 @@ async fn credentials(
     Ok(credentials)
 }
 
-pub(super) fn parsed<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, AccountsError> {
+pub(super) fn parse_column<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, AccountsError> {
     text.parse()
         .map_err(|error| AccountsError::Unavailable(format!("it has an invalid value: {error}")))
 }

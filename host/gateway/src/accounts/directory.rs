@@ -64,11 +64,11 @@ pub enum TokenDenied {
     #[error("this token has expired for user: {0}")]
     Expired(String),
     /// The user does not have the needed permission for the cluster, or the cluster was deleted.
-    #[error("{user} does not have the permission {needed} for the cluster {cluster}")]
+    #[error("{user} does not have the permission {required_permission} for the cluster {cluster}")]
     Forbidden {
         user: String,
         cluster: String,
-        needed: Permission,
+        required_permission: Permission,
     },
     /// The cluster to which an agent belongs is unknown, or has no register token.
     #[error("no register token found for the cluster: create one")]
@@ -155,21 +155,23 @@ impl Directory {
 
     /// Returns a user's access to a cluster. Super users have every permission, and creators may edit their clusters.
     pub fn access(&self, user: &User, cluster: &RegisteredCluster) -> Option<Access> {
-        let own = match (user.is_super_user, cluster.creator == user.id) {
+        let creator_permission = match (user.is_super_user, cluster.creator == user.id) {
             (true, _) => return Some(Access::Permission(Permission::Hooks)),
             (false, is_creator) => is_creator.then_some(Permission::Write),
         };
         match cluster.grants.get(&user.id) {
             Some(Access::Cluster) => Some(Access::Cluster),
-            Some(Access::Permission(granted)) => own.max(Some(*granted)).map(Access::Permission),
-            None => own.map(Access::Permission),
+            Some(Access::Permission(granted)) => {
+                creator_permission.max(Some(*granted)).map(Access::Permission)
+            }
+            None => creator_permission.map(Access::Permission),
         }
     }
 
     /// Returns the permission of a user to manage a cluster. Creators may always edit their clusters.
     pub fn permission(&self, user: &User, cluster: &RegisteredCluster) -> Option<Permission> {
-        let own = (cluster.creator == user.id).then_some(Permission::Write);
-        own.max(self.access(user, cluster).map(Access::in_management))
+        let creator_permission = (cluster.creator == user.id).then_some(Permission::Write);
+        creator_permission.max(self.access(user, cluster).map(Access::in_management))
     }
 
     /// Checks that a user has at least this permission to manage a cluster.
@@ -177,9 +179,14 @@ impl Directory {
         &self,
         user: &User,
         cluster: &RegisteredCluster,
-        needed: Permission,
+        required_permission: Permission,
     ) -> Result<(), TokenDenied> {
-        enough(self.permission(user, cluster), user, &cluster.id, needed)
+        ensure_permission(
+            self.permission(user, cluster),
+            user,
+            &cluster.id,
+            required_permission,
+        )
     }
 
     /// Returns the permission of a user for the drivers of a Mesos cluster. Users who are not super users need a grant,
@@ -189,8 +196,9 @@ impl Directory {
             return Some(Permission::Hooks);
         }
         let registered = self.clusters.values().filter(|cluster| {
-            let is_it = |bcs: &BcsInfo| bcs.kind == ClusterType::Mesos && bcs.cluster_id == platform_id;
-            cluster.bcs.as_ref().is_some_and(is_it)
+            let is_requested =
+                |bcs: &BcsInfo| bcs.kind == ClusterType::Mesos && bcs.cluster_id == platform_id;
+            cluster.bcs.as_ref().is_some_and(is_requested)
         });
         registered
             .filter_map(|cluster| match cluster.grants.get(&user.id)? {
@@ -201,7 +209,12 @@ impl Directory {
     }
 
     /// Checks that a user has at least this permission for the target.
-    pub fn may(&self, user: &User, target: &AccessTarget, needed: Permission) -> Result<(), TokenDenied> {
+    pub fn check_access(
+        &self,
+        user: &User,
+        target: &AccessTarget,
+        required_permission: Permission,
+    ) -> Result<(), TokenDenied> {
         let (permission, name) = match target {
             AccessTarget::Cluster(id) => {
                 let cluster = self.cluster(id);
@@ -210,7 +223,7 @@ impl Directory {
             }
             AccessTarget::Drivers(id) => (self.for_drivers(user, id), id),
         };
-        enough(permission, user, name, needed)
+        ensure_permission(permission, user, name, required_permission)
     }
 
     /// Returns the cluster with this ID if `register_token` is its current register token and has not expired.
@@ -233,19 +246,19 @@ impl Directory {
     }
 }
 
-fn enough(
+fn ensure_permission(
     permission: Option<Permission>,
     user: &User,
     cluster: &str,
-    needed: Permission,
+    required_permission: Permission,
 ) -> Result<(), TokenDenied> {
-    if permission >= Some(needed) {
+    if permission >= Some(required_permission) {
         return Ok(());
     }
     Err(TokenDenied::Forbidden {
         user: user.name.as_str().to_owned(),
         cluster: cluster.to_owned(),
-        needed,
+        required_permission,
     })
 }
 
@@ -301,8 +314,8 @@ mod tests {
             let user = user(id, is_super_user);
             assert_eq!(directory.for_drivers(&user, "BCS-MESOS-1"), expected, "{id}");
             let drivers = AccessTarget::Drivers("BCS-MESOS-1".to_owned());
-            let may = directory.may(&user, &drivers, Permission::Read).is_ok();
-            assert_eq!(may, expected.is_some(), "{id}");
+            let is_allowed = directory.check_access(&user, &drivers, Permission::Read).is_ok();
+            assert_eq!(is_allowed, expected.is_some(), "{id}");
         }
         assert_eq!(directory.for_drivers(&user(2, false), "BCS-MESOS-2"), None);
     }

@@ -54,12 +54,12 @@ impl From<sqlx::Error> for AccountsError {
 /// Returns a function that explains why an INSERT violates a constraint: either `name` is already in use, or the row to
 /// which the new row refers, such as a user, was deleted. `parent` is the kind of that other row.
 pub(super) fn violation(
-    what: &'static str,
+    kind: &'static str,
     parent: &'static str,
     name: impl Display,
 ) -> impl FnOnce(sqlx::Error) -> AccountsError {
     move |error| match error.as_database_error() {
-        Some(violation) if violation.is_unique_violation() => AccountsError::Exists(what, name.to_string()),
+        Some(violation) if violation.is_unique_violation() => AccountsError::Exists(kind, name.to_string()),
         Some(violation) if violation.is_foreign_key_violation() => {
             AccountsError::Unknown(parent, name.to_string())
         }

@@ -68,7 +68,7 @@ impl Accounts {
     /// [`ImportConflicts`](AccountsError::ImportConflicts) lists all of these rows. `replace` names users of the
     /// gateway whom the import may delete, with all their tokens, to resolve conflicts. If an imported user has the
     /// same name as a deleted one, the imported user gets the clusters and permissions of the deleted user.
-    pub async fn import(&self, by: &str, replace: &[UserName]) -> Result<ImportedAccounts, AccountsError> {
+    pub async fn import(&self, actor: &str, replace: &[UserName]) -> Result<ImportedAccounts, AccountsError> {
         if self.0.database.is_sqlite {
             return Err(AccountsError::Invalid(
                 "the tables of bcs-api are in MySQL: set `dialect.gateway.accounts.mysql` to its database first"
@@ -77,13 +77,13 @@ impl Accounts {
         }
         let mut change = self.0.database.change().await?;
         let mut source = ImportSource::read(&mut change).await?;
-        let here = read_directory(&mut change, &self.0.keys, None).await?;
+        let directory = read_directory(&mut change, &self.0.keys, None).await?;
         let settled: Vec<(String, String)> = query_as("SELECT kind, source FROM admittance_imported")
             .fetch_all(&mut *change)
             .await?;
         let settled: HashSet<_> = settled.into_iter().collect();
-        let mut plan = ImportPlan::new(&mut source, &here, &settled, replace)?;
-        let mut done = ImportedAccounts {
+        let mut plan = ImportPlan::new(&mut source, &directory, &settled, replace)?;
+        let mut outcome = ImportedAccounts {
             users: plan.users.len(),
             tokens: plan.tokens.len(),
             clusters: plan.clusters.len(),
@@ -91,7 +91,7 @@ impl Accounts {
             skipped: plan.skipped.clone(),
             ..ImportedAccounts::default()
         };
-        insert_users(&mut change, &plan, &here).await?;
+        insert_users(&mut change, &plan, &directory).await?;
         for token in &plan.tokens {
             self.insert_source_token(&mut change, token).await?;
         }
@@ -99,7 +99,7 @@ impl Accounts {
             insert_cluster(&mut change, cluster, &cluster.id).await?;
         }
         let is_new = |plan: &ImportPlan, table: &str, cluster: &str| {
-            let is_here = plan.clusters.contains_key(cluster) || here.cluster(cluster).is_some();
+            let is_here = plan.clusters.contains_key(cluster) || directory.cluster(cluster).is_some();
             is_here && !settled.contains(&(table.to_owned(), cluster.to_owned()))
         };
         for reported in source.credentials {
@@ -107,10 +107,12 @@ impl Accounts {
             if !is_new(&plan, CREDENTIALS, &id) {
                 continue;
             }
-            let has_newer = here.cluster(&id).is_some_and(|known| known.credentials.is_some());
+            let has_newer = directory
+                .cluster(&id)
+                .is_some_and(|existing_cluster| existing_cluster.credentials.is_some());
             if has_newer
                 || self
-                    .insert_source_credentials(&mut change, reported, &mut done)
+                    .insert_source_credentials(&mut change, reported, &mut outcome)
                     .await?
             {
                 plan.settled.push((CREDENTIALS, id));
@@ -120,22 +122,22 @@ impl Accounts {
             if !is_new(&plan, REGISTER_TOKENS, &id) {
                 continue;
             }
-            let has_newer = here
+            let has_newer = directory
                 .cluster(&id)
-                .is_some_and(|known| known.register_token.is_some());
+                .is_some_and(|existing_cluster| existing_cluster.register_token.is_some());
             if !has_newer {
                 insert_used_register_token(&mut change, &id, &token).await?;
-                done.register_tokens += 1;
+                outcome.register_tokens += 1;
             }
             plan.settled.push((REGISTER_TOKENS, id));
         }
         if plan.settled.is_empty() {
-            return Ok(done);
+            return Ok(outcome);
         }
-        let granted = permissions(&source.permissions, &plan, &here, &mut done);
+        let granted = permissions(&source.permissions, &plan, &directory, &mut outcome);
         for ((user, cluster), access) in granted {
             insert_grant(&mut change, user, &cluster, access).await?;
-            done.permissions += 1;
+            outcome.permissions += 1;
         }
         for (kind, source) in plan.settled {
             query("INSERT INTO admittance_imported (kind, source) VALUES (?, ?)")
@@ -144,9 +146,12 @@ impl Accounts {
                 .execute(&mut *change)
                 .await?;
         }
-        let subject = format!("{} users and {} clusters of bcs-api", done.users, done.clusters);
-        self.commit(change, by, "import", &subject).await?;
-        Ok(done)
+        let subject = format!(
+            "{} users and {} clusters of bcs-api",
+            outcome.users, outcome.clusters
+        );
+        self.commit(change, actor, "import", &subject).await?;
+        Ok(outcome)
     }
 
     async fn insert_source_token(
@@ -174,7 +179,7 @@ impl Accounts {
         &self,
         change: &mut DatabaseTransaction,
         reported: SourceCredentials,
-        done: &mut ImportedAccounts,
+        outcome: &mut ImportedAccounts,
     ) -> Result<bool, AccountsError> {
         let report = AgentReport {
             // The last version of BCS's agent separates the addresses with commas, but the gateway expects semicolons.
@@ -197,11 +202,11 @@ impl Accounts {
         match checked {
             Ok(credentials) => {
                 self.insert_credentials(change, &cluster, &credentials).await?;
-                done.credentials += 1;
+                outcome.credentials += 1;
                 Ok(true)
             }
             Err(error) => {
-                done.skipped.push(format!("credentials of {cluster}: {error}"));
+                outcome.skipped.push(format!("credentials of {cluster}: {error}"));
                 Ok(false)
             }
         }
@@ -211,7 +216,7 @@ impl Accounts {
 async fn insert_users(
     change: &mut DatabaseTransaction,
     plan: &ImportPlan,
-    here: &Directory,
+    directory: &Directory,
 ) -> Result<(), AccountsError> {
     for id in plan.replaced.keys() {
         query("DELETE FROM admittance_users WHERE id = ?")
@@ -222,7 +227,7 @@ async fn insert_users(
     for user in plan.users.values() {
         insert_user(change, user.clone()).await?;
     }
-    for cluster in here.clusters() {
+    for cluster in directory.clusters() {
         if plan.replaced.contains_key(&cluster.creator) {
             let creator = successor(plan, cluster.creator).unwrap_or(UserId::NOBODY);
             query("UPDATE admittance_clusters SET creator_id = ? WHERE id = ?")
@@ -261,8 +266,8 @@ async fn insert_used_register_token(
 fn permissions(
     source: &[SourcePermission],
     plan: &ImportPlan,
-    here: &Directory,
-    done: &mut ImportedAccounts,
+    directory: &Directory,
+    outcome: &mut ImportedAccounts,
 ) -> HashMap<(UserId, String), Access> {
     let mut granted: HashMap<(UserId, String), Access> = HashMap::new();
     let mut grant = |user, cluster: &str, access: Access| {
@@ -273,23 +278,23 @@ fn permissions(
         };
     };
     for row in source {
-        let (Some(user), cluster) = (plan.user(here, row.user_id), &row.cluster_id) else {
+        let (Some(user), cluster) = (plan.user(directory, row.user_id), &row.cluster_id) else {
             continue;
         };
         let is_new = plan.users.contains_key(&user) || plan.clusters.contains_key(cluster);
-        let is_here = plan.clusters.contains_key(cluster) || here.cluster(cluster).is_some();
+        let is_here = plan.clusters.contains_key(cluster) || directory.cluster(cluster).is_some();
         if !is_new || !is_here {
             continue;
         }
         match row.name.to_ascii_lowercase().as_str() {
             name if name.ends_with("view") => grant(user, cluster, Access::Permission(Permission::Read)),
             name if name.ends_with("edit") => grant(user, cluster, Access::Permission(Permission::Write)),
-            name => done.skipped.push(format!(
+            name => outcome.skipped.push(format!(
                 "permission `{name}` for {cluster}: only view and edit are known"
             )),
         }
     }
-    for cluster in here.clusters() {
+    for cluster in directory.clusters() {
         for (user, access) in &cluster.grants {
             if let Some(user) = successor(plan, *user) {
                 grant(user, &cluster.id, *access);

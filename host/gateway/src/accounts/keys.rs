@@ -46,14 +46,15 @@ impl KeyFile {
     pub fn create(path: &Path) -> Result<Self, String> {
         use std::io::Write;
 
-        let cannot = |error: &dyn std::fmt::Display| format!("{} cannot be written: {error}", path.display());
+        let write_error =
+            |error: &dyn std::fmt::Display| format!("{} cannot be written: {error}", path.display());
         let mut key = [0; KEY_LENGTH];
         let random = SystemRandom::new();
-        random.fill(&mut key).map_err(|error| cannot(&error))?;
+        random.fill(&mut key).map_err(|error| write_error(&error))?;
         let text = BASE64_STANDARD.encode(key) + "\n";
         file::create_private(path)
             .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-            .map_err(|error| cannot(&error))?;
+            .map_err(|error| write_error(&error))?;
         Self::read(path)
     }
 
@@ -172,11 +173,11 @@ fn random(length: usize, letters: usize) -> Result<String, String> {
             .fill(&mut bytes)
             .map_err(|_| "there are no random numbers")?;
         let bytes = bytes.map(usize::from);
-        let chosen = bytes
+        let characters = bytes
             .iter()
             .filter(|byte| **byte < usable)
             .filter_map(|byte| ALPHANUMERIC.get(byte % letters));
-        text.extend(chosen.take(length - text.len()).map(|byte| char::from(*byte)));
+        text.extend(characters.take(length - text.len()).map(|byte| char::from(*byte)));
     }
     Ok(text)
 }

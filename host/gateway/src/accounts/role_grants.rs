@@ -13,7 +13,7 @@ use sqlx::{query, query_as};
 
 use super::{
     Access, Accounts, AccountsError, Directory, RegisteredCluster, UserName,
-    database::{DatabaseTransaction, now, parsed, revision_in, seconds},
+    database::{DatabaseTransaction, now, parse_column, revision_in, seconds},
 };
 
 /// A role that can be granted. bcs-api has the same roles.
@@ -153,8 +153,8 @@ impl Directory {
     /// Returns the ID of the Kubernetes cluster for which a grant holds. The grant names the cluster by its ID at the
     /// gateway, or by its ID in the platform.
     pub(crate) fn cluster_of_grant(&self, name: &str) -> Option<&str> {
-        let found = self.cluster(name).or_else(|| self.first_with_platform_id(name))?;
-        found.is_kubernetes().then_some(&*found.id)
+        let cluster = self.cluster(name).or_else(|| self.first_with_platform_id(name))?;
+        cluster.is_kubernetes().then_some(&*cluster.id)
     }
 
     pub(crate) fn bindings_in(&self, cluster: &RegisteredCluster) -> Option<&BTreeSet<GrantedBinding>> {
@@ -168,7 +168,7 @@ impl Directory {
     /// Stores the grants. A user without any access to the cluster of a grant gets [`Access::Cluster`] to the cluster.
     pub(super) fn add_grants(&mut self, grants: BTreeSet<RoleGrant>) {
         let users: HashMap<_, _> = self.users().map(|user| (user.name.clone(), user.id)).collect();
-        let mut named: HashMap<&str, Option<String>> = HashMap::new();
+        let mut ids_by_name: HashMap<&str, Option<String>> = HashMap::new();
         let mut bindings: HashMap<String, BTreeSet<GrantedBinding>> = HashMap::new();
         for grant in grants.iter().filter(|grant| users.contains_key(&grant.user)) {
             let clusters: Vec<String> = match &grant.clusters {
@@ -177,7 +177,7 @@ impl Directory {
                     all.map(|cluster| cluster.id.clone()).collect()
                 }
                 GrantedClusters::Named(name) => {
-                    let id = named
+                    let id = ids_by_name
                         .entry(name)
                         .or_insert_with(|| self.cluster_of_grant(name).map(str::to_owned));
                     id.iter().cloned().collect()
@@ -211,7 +211,7 @@ impl Directory {
 
 impl Accounts {
     /// Stores a change of role grants. Returns the revision of the database that contains the change.
-    pub(crate) async fn edit_role_grants(&self, by: &str, edit: GrantEdit) -> Result<i64, AccountsError> {
+    pub(crate) async fn edit_role_grants(&self, actor: &str, edit: GrantEdit) -> Result<i64, AccountsError> {
         let mut change = self.0.database.change().await?;
         let (action, subject) = match edit {
             GrantEdit::Add(grant) => {
@@ -235,7 +235,7 @@ impl Accounts {
             }
         };
         let revision = revision_in(&mut change).await?;
-        self.commit(change, by, action, &subject).await?;
+        self.commit(change, actor, action, &subject).await?;
         Ok(revision)
     }
 
@@ -243,7 +243,7 @@ impl Accounts {
     pub(crate) async fn lease_roles(&self, holder: &str, lifetime: Duration) -> Result<bool, AccountsError> {
         let now = seconds(now());
         let lifetime = i64::try_from(lifetime.as_secs()).unwrap_or_default();
-        let taken = query(
+        let update = query(
             "UPDATE admittance_leases SET holder = ?, expires_at = ? \
              WHERE name = 'roles' AND (holder = ? OR expires_at <= ?)",
         )
@@ -253,7 +253,7 @@ impl Accounts {
         .bind(now)
         .execute(&self.0.database.pool)
         .await?;
-        Ok(taken.rows_affected() > 0)
+        Ok(update.rows_affected() > 0)
     }
 }
 
@@ -317,11 +317,11 @@ pub(super) async fn role_grants(
         .into_iter()
         .map(|(user, role, cluster, namespace, source)| {
             Ok(RoleGrant {
-                user: parsed(&user)?,
-                role: parsed(&role)?,
-                clusters: parsed(&cluster)?,
-                scope: parsed(&namespace)?,
-                source: parsed(&source)?,
+                user: parse_column(&user)?,
+                role: parse_column(&role)?,
+                clusters: parse_column(&cluster)?,
+                scope: parse_column(&namespace)?,
+                source: parse_column(&source)?,
             })
         });
     rows.collect()
@@ -366,7 +366,7 @@ mod tests {
         let accounts = accounts(&directory).await;
         let alice = UserName::plain("alice").unwrap();
         let user = accounts.create_user("test", &alice, false, &[]).await.unwrap();
-        let cluster = async |kind, id: &str| {
+        let new_cluster = async |kind, id: &str| {
             let name = ClusterName::new(id, Some(("project", kind))).unwrap();
             accounts
                 .create_cluster("test", None, &name)
@@ -375,9 +375,9 @@ mod tests {
                 .id
                 .clone()
         };
-        let first = cluster(ClusterType::Kubernetes, "BCS-K8S-1").await;
-        let second = cluster(ClusterType::Kubernetes, "BCS-K8S-10").await;
-        let mesos = cluster(ClusterType::Mesos, "BCS-MESOS-1").await;
+        let first = new_cluster(ClusterType::Kubernetes, "BCS-K8S-1").await;
+        let second = new_cluster(ClusterType::Kubernetes, "BCS-K8S-10").await;
+        let mesos = new_cluster(ClusterType::Mesos, "BCS-MESOS-1").await;
         let grant = |user: &UserName, clusters: &str, scope: &str, source| RoleGrant {
             user: user.clone(),
             role: GrantedRole::ServicesView,
@@ -388,8 +388,8 @@ mod tests {
         let bindings = |id: &str| {
             let directory = accounts.directory().unwrap();
             let cluster = directory.cluster(id).unwrap().clone();
-            let bindings = directory.bindings_in(&cluster).map_or(0, BTreeSet::len);
-            (bindings, directory.access(&user, &cluster))
+            let binding_count = directory.bindings_in(&cluster).map_or(0, BTreeSet::len);
+            (binding_count, directory.access(&user, &cluster))
         };
         let unknown = UserName::plain("nobody").unwrap();
         let configured = [

@@ -22,17 +22,15 @@ pub(super) fn token_row_name(digest: &str) -> String {
 
 /// Inserts a user into the database. If the user's number is [`UserId::NOBODY`], the database chooses a number.
 pub(super) async fn insert_user(change: &mut DatabaseTransaction, user: User) -> Result<User, AccountsError> {
-    query(
-        "INSERT INTO admittance_users (id, name, is_super_user, user_groups, created_at) VALUES (?, ?, ?, ?, ?)",
-    )
-    .bind((user.id != UserId::NOBODY).then_some(user.id.0))
-    .bind(user.name.as_str().to_owned())
-    .bind(i64::from(user.is_super_user))
-    .bind(user.groups.join(" "))
-    .bind(seconds(user.created_at))
-    .execute(&mut **change)
-    .await
-    .map_err(violation("user", "user", &user.name))?;
+    query("INSERT INTO admittance_users (id, name, is_super_user, user_groups, created_at) VALUES (?, ?, ?, ?, ?)")
+        .bind((user.id != UserId::NOBODY).then_some(user.id.0))
+        .bind(user.name.as_str().to_owned())
+        .bind(i64::from(user.is_super_user))
+        .bind(user.groups.join(" "))
+        .bind(seconds(user.created_at))
+        .execute(&mut **change)
+        .await
+        .map_err(violation("user", "user", &user.name))?;
     let id =
         query_scalar("SELECT id FROM admittance_users WHERE name = ?").bind(user.name.as_str().to_owned());
     Ok(User {

@@ -46,19 +46,19 @@ impl Accounts {
     /// Creates a token of a user, in addition to the user's existing tokens. The value of the token is not stored.
     pub async fn create_token(
         &self,
-        by: &str,
+        actor: &str,
         user: &User,
         lifetime: Duration,
     ) -> Result<CreatedToken, AccountsError> {
         let change = self.0.database.change().await?;
-        self.insert_new_token(change, by, user, lifetime, false).await
+        self.insert_new_token(change, actor, user, lifetime, false).await
     }
 
     /// Returns the token that an earlier call created for the user, or that was imported as the user's plain token.
     /// Creates a token if there is none, or if the token has expired, was revoked, or cannot be decrypted.
     pub async fn get_or_create_token(
         &self,
-        by: &str,
+        actor: &str,
         user: &User,
         lifetime: Duration,
     ) -> Result<CreatedToken, AccountsError> {
@@ -81,18 +81,18 @@ impl Accounts {
                         expires_at: moment(expires_at),
                     });
                 }
-                Err(why) => {
-                    tracing::warn!("the token {id} of {} cannot be shown again: {why}", user.name);
+                Err(reason) => {
+                    tracing::warn!("the token {id} of {} cannot be shown again: {reason}", user.name);
                 }
             }
         }
-        self.insert_new_token(change, by, user, lifetime, true).await
+        self.insert_new_token(change, actor, user, lifetime, true).await
     }
 
     async fn insert_new_token(
         &self,
         mut change: DatabaseTransaction,
-        by: &str,
+        actor: &str,
         user: &User,
         lifetime: Duration,
         can_be_shown_again: bool,
@@ -127,7 +127,7 @@ impl Accounts {
         let id = query_scalar("SELECT id FROM admittance_user_tokens WHERE digest = ?").bind(digest);
         let id = TokenId(id.fetch_one(&mut *change).await?);
         let subject = format!("{} {}", user.name, id.0);
-        self.commit(change, by, "create token", &subject).await?;
+        self.commit(change, actor, "create token", &subject).await?;
         Ok(CreatedToken {
             id,
             value,
@@ -136,7 +136,7 @@ impl Accounts {
         })
     }
 
-    pub async fn revoke_token(&self, by: &str, user: &User, id: TokenId) -> Result<(), AccountsError> {
+    pub async fn revoke_token(&self, actor: &str, user: &User, id: TokenId) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
         let deleted = query("DELETE FROM admittance_user_tokens WHERE id = ? AND user_id = ?")
             .bind(id.0)
@@ -145,14 +145,14 @@ impl Accounts {
         if deleted.execute(&mut *change).await?.rows_affected() == 0 {
             return Err(AccountsError::Unknown("token", subject));
         }
-        self.commit(change, by, "revoke token", &subject).await
+        self.commit(change, actor, "revoke token", &subject).await
     }
 
     /// Decrypts all encrypted tokens, and encrypts them with the file's first key. Leaves tokens it cannot decrypt.
-    pub async fn reencrypt(&self, by: &str) -> Result<Reencrypted, AccountsError> {
+    pub async fn reencrypt(&self, actor: &str) -> Result<Reencrypted, AccountsError> {
         self.0.keys.reload().map_err(AccountsError::Invalid)?;
         let mut change = self.0.database.change().await?;
-        let mut done = Reencrypted::default();
+        let mut outcome = Reencrypted::default();
         let rows: Vec<(String, String)> =
             query_as("SELECT cluster_id, sealed_token FROM admittance_credentials ORDER BY cluster_id")
                 .fetch_all(&mut *change)
@@ -163,9 +163,9 @@ impl Accounts {
                 .reseal(&mut change, &sealed, &cluster, (update, &cluster))
                 .await?
             {
-                Ok(()) => done.tokens += 1,
-                Err(why) => done.skipped.push(format!(
-                    "the token of the cluster {cluster}: {why}, or have its agent report again"
+                Ok(()) => outcome.tokens += 1,
+                Err(reason) => outcome.skipped.push(format!(
+                    "the token of the cluster {cluster}: {reason}, or have its agent report again"
                 )),
             }
         }
@@ -182,18 +182,18 @@ impl Accounts {
                 .reseal(&mut change, &sealed, &row_name, (update, &digest))
                 .await?
             {
-                Ok(()) => done.user_tokens += 1,
-                Err(why) => done.skipped.push(format!(
-                    "the token {id} of a user: {why}, or revoke it so that another is created"
+                Ok(()) => outcome.user_tokens += 1,
+                Err(reason) => outcome.skipped.push(format!(
+                    "the token {id} of a user: {reason}, or revoke it so that another is created"
                 )),
             }
         }
         let subject = format!(
             "{} tokens of clusters, {} of users",
-            done.tokens, done.user_tokens
+            outcome.tokens, outcome.user_tokens
         );
-        self.commit(change, by, "encrypt again", &subject).await?;
-        Ok(done)
+        self.commit(change, actor, "encrypt again", &subject).await?;
+        Ok(outcome)
     }
 
     /// Decrypts a token, encrypts it with the first key, and stores the result. If the token cannot be decrypted,
@@ -207,7 +207,7 @@ impl Accounts {
     ) -> Result<Result<(), String>, AccountsError> {
         let sealed = match self.0.keys.reseal(sealed, row_name) {
             Ok(sealed) => sealed,
-            Err(why) => return Ok(Err(why)),
+            Err(reason) => return Ok(Err(reason)),
         };
         let update = query(update).bind(sealed).bind(key.to_owned());
         update.execute(&mut **change).await?;

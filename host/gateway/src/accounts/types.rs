@@ -62,7 +62,7 @@ impl UserName {
     }
 
     /// Returns the name that the user has in clusters: with `.` instead of `:`, as in bcs-api.
-    pub fn impersonated(&self) -> String {
+    pub fn impersonated_name(&self) -> String {
         self.0.replacen(':', ".", 1)
     }
 }
@@ -256,7 +256,7 @@ mod tests {
             ("plain:a b", None),
         ] {
             let name = text.parse::<UserName>().ok();
-            assert_eq!(name.map(|name| name.impersonated()).as_deref(), impersonated, "{text}");
+            assert_eq!(name.map(|name| name.impersonated_name()).as_deref(), impersonated, "{text}");
         }
         assert_eq!(UserName::plain("alice").unwrap().as_str(), "plain:alice");
         assert_eq!(UserName::plain("bcs:alice").unwrap().as_str(), "bcs:alice");

@@ -204,7 +204,7 @@ impl ClusterEntry {
     pub(crate) fn new(cluster: &RegisteredCluster, directory: &Directory) -> Self {
         let name = |id| directory.user(id).map(|user: &Arc<User>| user.name.to_string());
         let credentials = cluster.credentials.as_ref();
-        let servers = credentials.map(|known| known.servers().collect());
+        let servers = credentials.map(|cluster_credentials| cluster_credentials.servers().collect());
         let grants = cluster.grants.iter();
         Self {
             id: cluster.id.clone(),
@@ -218,7 +218,7 @@ impl ClusterEntry {
                 kind: info.kind.to_string(),
             }),
             servers: servers.unwrap_or_default(),
-            reported_at: credentials.map(|known| known.reported_at),
+            reported_at: credentials.map(|cluster_credentials| cluster_credentials.reported_at),
             register_token: cluster.register_token.as_ref().map(|token| RegisterTokenEntry {
                 created_at: token.created_at,
                 expires_at: token.expires_at,

@@ -22,8 +22,9 @@ use tokio_tungstenite::{
 use tracing::{Instrument, info_span};
 
 use super::{
-    KubernetesProxy, LoggedReply, ended,
+    KubernetesProxy, LoggedReply,
     error::KubernetesError,
+    error_reply,
     headers::{CLUSTER, ID, MODULE, MODULES, PARAMS, PATH, TOKEN},
     routes::{ClusterRoute, ConnectVia, OpenTunnel},
 };
@@ -80,13 +81,13 @@ impl KubernetesProxy {
     /// Returns the reply to an agent or another gateway that opens a tunnel.
     pub(crate) async fn connect(&self, request: Request<Body>) -> LoggedReply {
         let is_of_gateway = request.headers().contains_key(ID);
-        let accepted = match is_websocket(&request) {
+        let accepted = match check_websocket(&request) {
             Ok(()) if is_of_gateway => self.accept_gateway(request),
             Ok(()) => self.accept_agent(request).await,
             Err(error) => Err(error),
         };
         accepted.unwrap_or_else(|error| LoggedReply {
-            response: ended(&error),
+            response: error_reply(&error),
             recipient: None,
         })
     }
@@ -148,14 +149,14 @@ impl KubernetesProxy {
         let why = tokio::select! {
             why = session.run(socket, outgoing, &AllowedConnections::Nothing).instrument(info_span!("tunnel", cluster)) => why,
             denied = self.0.accounts.until_agent_denied(cluster, &token) => denied.to_string(),
-            () = closed(guard.as_ref()) => CLOSED.to_owned(),
-            () = self.stopped(|| open.is_idle()) => STOPPING.to_owned(),
+            () = until_closed(guard.as_ref()) => CLOSED.to_owned(),
+            () = self.until_stopped(|| open.is_idle()) => STOPPING.to_owned(),
         };
         tracing::info!(cluster, why, "the tunnel of a cluster's agent has ended");
     }
 
     /// Waits until the gateway is stopping and `is_idle` says that no request uses the tunnel.
-    pub(super) async fn stopped(&self, is_idle: impl Fn() -> bool) {
+    pub(super) async fn until_stopped(&self, is_idle: impl Fn() -> bool) {
         self.0.stop.cancelled().await;
         while !is_idle() {
             tokio::time::sleep(IDLE_POLL).await;
@@ -167,22 +168,22 @@ pub(super) const CLOSED: &str = "its connection was closed";
 pub(super) const STOPPING: &str = "the gateway stops";
 
 /// Waits until the connection to the client that carries a tunnel has to end.
-pub(super) async fn closed(guard: Option<&TunnelGuard>) {
+pub(super) async fn until_closed(guard: Option<&TunnelGuard>) {
     match guard {
         Some(guard) => guard.connection_ended.cancelled().await,
         None => std::future::pending().await,
     }
 }
 
-fn is_websocket(request: &Request<Body>) -> Result<(), KubernetesError> {
+fn check_websocket(request: &Request<Body>) -> Result<(), KubernetesError> {
     let headers = request.headers();
-    let has = |name: HeaderName, expected: &str| {
+    let has_header = |name: HeaderName, expected: &str| {
         let value = headers.get(name).map(HeaderValue::as_bytes);
         value.is_some_and(|value| value.eq_ignore_ascii_case(expected.as_bytes()))
     };
     if is_upgrade(request)
-        && has(UPGRADE, "websocket")
-        && has(SEC_WEBSOCKET_VERSION, "13")
+        && has_header(UPGRADE, "websocket")
+        && has_header(SEC_WEBSOCKET_VERSION, "13")
         && headers.contains_key(SEC_WEBSOCKET_KEY)
     {
         return Ok(());
@@ -232,24 +233,24 @@ pub(super) fn header<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&
 }
 
 pub(super) fn credentials(params: &str) -> Result<ClusterCredentials, KubernetesError> {
-    let wrong = |why: String| KubernetesError::Tunnel(format!("{PARAMS}: {why}"));
+    let invalid = |why: String| KubernetesError::Tunnel(format!("{PARAMS}: {why}"));
     let json = BASE64_STANDARD
         .decode(params)
-        .map_err(|_| wrong("it is not base64".to_owned()))?;
+        .map_err(|_| invalid("it is not base64".to_owned()))?;
     // The error of the parser is dropped, because its message could contain the token.
     let params: CredentialParams = serde_json::from_slice(&json)
-        .map_err(|_| wrong("it is not JSON with `address`, `userToken` and `caCert`".to_owned()))?;
+        .map_err(|_| invalid("it is not JSON with `address`, `userToken` and `caCert`".to_owned()))?;
     let ca = BASE64_STANDARD
         .decode(&params.ca_cert)
         .ok()
         .and_then(|ca| String::from_utf8(ca).ok());
     let report = AgentReport {
         server_addresses: params.address,
-        ca: ca.ok_or_else(|| wrong("`caCert` is not base64 of PEM".to_owned()))?,
+        ca: ca.ok_or_else(|| invalid("`caCert` is not base64 of PEM".to_owned()))?,
         user_token: Secret(params.user_token),
         cluster_domain: String::new(),
     };
-    report.credentials().map_err(|error| wrong(error.to_string()))
+    report.credentials().map_err(|error| invalid(error.to_string()))
 }
 
 pub(super) fn params(credentials: &ClusterCredentials) -> String {
@@ -273,15 +274,26 @@ mod tests {
             BASE64_STANDARD.encode(json.to_string())
         };
         let pem = "-----BEGIN CERTIFICATE-----";
-        let found = credentials(&encode("https://10.0.0.1:443;https://10.0.0.2", "t", pem)).unwrap();
-        assert_eq!((found.ca.as_str(), found.user_token.0.as_str()), (pem, "t"));
-        assert_eq!(found.server_addresses.len(), 2);
-        let again = credentials(&params(&found)).unwrap();
+        let parsed_credentials =
+            credentials(&encode("https://10.0.0.1:443;https://10.0.0.2", "t", pem)).unwrap();
+        assert_eq!(
+            (
+                parsed_credentials.ca.as_str(),
+                parsed_credentials.user_token.0.as_str()
+            ),
+            (pem, "t")
+        );
+        assert_eq!(parsed_credentials.server_addresses.len(), 2);
+        let again = credentials(&params(&parsed_credentials)).unwrap();
         assert_eq!(
             (&again.server_addresses, &again.ca, &again.user_token),
-            (&found.server_addresses, &found.ca, &found.user_token)
+            (
+                &parsed_credentials.server_addresses,
+                &parsed_credentials.ca,
+                &parsed_credentials.user_token
+            )
         );
-        let many: Vec<_> = (0..17).map(|number| format!("https://10.0.0.{number}")).collect();
+        let addresses: Vec<_> = (0..17).map(|number| format!("https://10.0.0.{number}")).collect();
         let servers = "https://10.0.0.1;".repeat(1000);
         for (params, expected) in [
             ("?".to_owned(), "not base64"),
@@ -290,7 +302,7 @@ mod tests {
             (encode("", "secret", pem), "is empty"),
             (encode("https://a", "secret", "?"), "no certificate as PEM"),
             (
-                encode(&many.join(";"), "secret", pem),
+                encode(&addresses.join(";"), "secret", pem),
                 "has 17 addresses, and at most 16",
             ),
             (

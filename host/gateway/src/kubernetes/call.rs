@@ -49,8 +49,8 @@ impl KubernetesProxy {
         path: &str,
         body: Option<&Value>,
     ) -> Result<(StatusCode, Value), CallError> {
-        let found = self.0.routes.to(cluster, &self.0.accounts);
-        let route = found.map_err(|error| CallError::NotConnected(error.to_string()))?;
+        let lookup = self.0.routes.to(cluster, &self.0.accounts);
+        let route = lookup.map_err(|error| CallError::NotConnected(error.to_string()))?;
         route.call(method, path, body).await
     }
 }
@@ -127,8 +127,8 @@ impl ClusterRoute {
         let replied = async {
             let reply = send(&self.upstream, request).await.unwrap_or_else(|reply| reply);
             let (head, body) = reply.into_parts();
-            let received = Limited::new(body, LARGEST_REPLY).collect().await;
-            let bytes = received
+            let reply_body = Limited::new(body, LARGEST_REPLY).collect().await;
+            let bytes = reply_body
                 .map_err(|error| CallError::Invalid(error.to_string()))?
                 .to_bytes();
             let reply = serde_json::from_slice(&bytes)

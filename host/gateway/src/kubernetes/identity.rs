@@ -50,8 +50,9 @@ pub(super) const SUPER_USERS_AND_MASTERS: &[&str] = &["admittance:super-users", 
 impl ImpersonatedUser {
     /// Creates the identity of a user. Its groups are `groups`, the groups for the access, and `super_user_groups`.
     pub(super) fn new(user: String, groups: &[String], access: Access, super_user_groups: &[&str]) -> Self {
-        let is_granted = |needed| matches!(access, Access::Permission(permission) if permission >= needed);
-        let granted = GROUPS.iter().filter(|(needed, _)| is_granted(*needed));
+        let is_granted =
+            |required| matches!(access, Access::Permission(permission) if permission >= required);
+        let granted = GROUPS.iter().filter(|(required, _)| is_granted(*required));
         let all = granted
             .map(|(_, group)| *group)
             .chain(super_user_groups.iter().copied())
@@ -73,8 +74,8 @@ impl ImpersonatedUser {
         authorization: &HeaderValue,
         is_upgrade: bool,
     ) -> bool {
-        let named: Vec<_> = headers.keys().filter(|name| is_identity(name)).cloned().collect();
-        for name in named {
+        let header_names: Vec<_> = headers.keys().filter(|name| is_identity(name)).cloned().collect();
+        for name in header_names {
             headers.remove(name);
         }
         headers.remove(CONNECTION);

@@ -60,7 +60,7 @@ pub struct PeersConfig {
 pub(super) struct Peers {
     /// The random ID of this gateway, which it chooses at every start.
     id: String,
-    own: UpstreamServer,
+    own_server: UpstreamServer,
     secrets: PeerSecrets,
     tls: ClientTls,
     connector: UpstreamConnector,
@@ -86,16 +86,16 @@ enum PeerError {
 
 impl Peers {
     /// Starts to discover the other gateways. No tunnel is opened yet. Must be called in a tokio runtime.
-    pub(super) fn new(others: OtherGateways<'_>) -> Self {
+    pub(super) fn new(other_gateways: OtherGateways<'_>) -> Self {
         let OtherGateways {
             config,
-            own,
+            own_server,
             zookeeper,
             path,
-        } = others;
+        } = other_gateways;
         Self {
             id: uuid::Uuid::new_v4().simple().to_string(),
-            own,
+            own_server,
             connector: connector(config.tls.clone(), TIMEOUT),
             secrets: config.secrets,
             tls: config.tls,
@@ -131,32 +131,33 @@ impl Peers {
     }
 
     async fn hold_all(self: &Arc<Self>, kubernetes: &KubernetesProxy) {
-        let mut found = self.discovery.servers();
-        let mut held: HashSet<String> = HashSet::new();
+        let mut followed_servers = self.discovery.servers();
+        let mut linked_servers: HashSet<String> = HashSet::new();
         let mut links = JoinSet::new();
         loop {
-            let servers = found.borrow_and_update().servers.clone();
+            let servers = followed_servers.borrow_and_update().servers.clone();
             let is_stopping = kubernetes.0.stop.is_cancelled();
-            let others = servers
+            let other_servers = servers
                 .into_iter()
                 .map(|followed| followed.server)
-                .filter(|server| !is_stopping && *server != self.own);
-            for server in others {
+                .filter(|server| !is_stopping && *server != self.own_server);
+            for server in other_servers {
                 let name = server.to_string();
-                if held.insert(name.clone()) {
-                    let (peers, kubernetes, found) = (self.clone(), kubernetes.clone(), found.clone());
+                if linked_servers.insert(name.clone()) {
+                    let (peers, kubernetes, followed_servers) =
+                        (self.clone(), kubernetes.clone(), followed_servers.clone());
                     links.spawn(async move {
-                        peers.hold(&server, &kubernetes, found).await;
+                        peers.hold(&server, &kubernetes, followed_servers).await;
                         name
                     });
                 }
             }
             tokio::select! {
-                changed = found.changed() => if changed.is_err() {
+                changed = followed_servers.changed() => if changed.is_err() {
                     return std::future::pending().await;
                 },
-                Some(ended) = links.join_next() => if let Ok(name) = ended {
-                    held.remove(&name);
+                Some(outcome) = links.join_next() => if let Ok(name) = outcome {
+                    linked_servers.remove(&name);
                 },
             }
         }
@@ -168,21 +169,25 @@ impl Peers {
         &self,
         server: &UpstreamServer,
         kubernetes: &KubernetesProxy,
-        mut found: watch::Receiver<Arc<FollowedServers>>,
+        mut followed_servers: watch::Receiver<Arc<FollowedServers>>,
     ) {
         let mut pauses = pauses();
-        while is_listed(server, &found.borrow()) && !kubernetes.0.stop.is_cancelled() {
-            let begun = Instant::now();
+        while is_listed(server, &followed_servers.borrow()) && !kubernetes.0.stop.is_cancelled() {
+            let start = Instant::now();
             let why = match self.open(server, kubernetes).await {
                 Ok(why) => why,
                 Err(error) => error.to_string(),
             };
             self.report(server, Some(why));
-            if begun.elapsed() > LONGEST_PAUSE {
+            if start.elapsed() > LONGEST_PAUSE {
                 pauses.reset();
             }
             let unlisted = async {
-                if found.wait_for(|found| !is_listed(server, found)).await.is_err() {
+                if followed_servers
+                    .wait_for(|servers| !is_listed(server, servers))
+                    .await
+                    .is_err()
+                {
                     // Not reached: `wait_for` fails only after its sender was dropped, and `self` owns the sender.
                     std::future::pending::<()>().await;
                 }
@@ -250,7 +255,7 @@ impl Peers {
         Ok(tokio::select! {
             why = session.run(socket, outgoing, &accepts) => why,
             () = announce(&session, kubernetes) => String::new(),
-            () = kubernetes.stopped(|| !session.is_used()) => STOPPING.to_owned(),
+            () = kubernetes.until_stopped(|| !session.is_used()) => STOPPING.to_owned(),
             () = self.secrets.until_removed(&secret) => REMOVED.to_owned(),
         })
     }
@@ -258,8 +263,11 @@ impl Peers {
 
 const REMOVED: &str = "the secret was changed";
 
-fn is_listed(server: &UpstreamServer, found: &FollowedServers) -> bool {
-    found.servers.iter().any(|followed| followed.server == *server)
+fn is_listed(server: &UpstreamServer, followed_servers: &FollowedServers) -> bool {
+    followed_servers
+        .servers
+        .iter()
+        .any(|followed| followed.server == *server)
 }
 
 /// Announces the tunnels that agents have opened to this gateway, and their changes, to another gateway. Never returns.
@@ -276,19 +284,19 @@ async fn announce(session: &TunnelSession, kubernetes: &KubernetesProxy) {
         } else {
             routes.of_agents()
         };
-        let gone: Vec<_> = announced
+        let removed_clusters: Vec<_> = announced
             .keys()
             .filter(|cluster| !current.contains_key(*cluster))
             .cloned()
             .collect();
-        for cluster in gone {
+        for cluster in removed_clusters {
             announced.remove(&cluster);
             session.announce(TunnelAnnouncement::Removed(cluster)).await;
         }
         for (cluster, route) in current.drain() {
             let is_known = announced
                 .get(&cluster)
-                .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&route));
+                .is_some_and(|announced_route| Weak::as_ptr(announced_route) == Arc::as_ptr(&route));
             if !is_known {
                 let text = format!("{cluster}\n{}", params(&route.credentials));
                 announced.insert(cluster, Arc::downgrade(&route));

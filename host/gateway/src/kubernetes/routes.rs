@@ -151,8 +151,8 @@ fn tcp(accounts: Accounts) -> Dial {
     let resolver = service_fn(move |name: Name| {
         let accounts = accounts.clone();
         async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed: Vec<_> = found
+            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let allowed: Vec<_> = addresses
                 .filter(|address| accounts.may_connect(address.ip()))
                 .collect();
             if allowed.is_empty() {

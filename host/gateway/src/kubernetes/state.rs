@@ -72,27 +72,30 @@ impl StateRequest<'_> {
             return Ok(body);
         }
         let may_create = head.method == Method::PUT || (is_patch && is_apply(&head.headers));
-        let object = self.stored(head, &target, may_create).await?;
+        let object = self.stored_object(head, &target, may_create).await?;
         if !is_patch {
             head.extensions.insert(StoredState {
                 object,
-                patched: None,
+                patched_object: None,
             });
             return Ok(body);
         }
         let collected = self.limits.collect(head, body).await;
-        let bytes = collected.map_err(|error| ended(&error.end()))?;
+        let bytes = collected.map_err(|error| early_reply(&error.end()))?;
         let reply = self
             .ask(Method::PATCH, dry_run(&head.uri), head, Body::from(bytes.clone()))
             .await?;
         let patched = Some(self.object_in(head, reply).await?);
-        head.extensions.insert(StoredState { object, patched });
+        head.extensions.insert(StoredState {
+            object,
+            patched_object: patched,
+        });
         Ok(Body::from(bytes))
     }
 
     /// Returns the stored object that the request wants to change. If the object does not exist and the request can
     /// create it (`may_create`), returns `None`.
-    async fn stored(
+    async fn stored_object(
         &self,
         head: &Parts,
         target: &ResourceTarget,
@@ -147,7 +150,7 @@ impl StateRequest<'_> {
         let unreadable = |reason: &str| {
             tracing::warn!(reason, "a reply of an API server that chains need cannot be read");
             let reason = "the API server's reply, which the chains need, cannot be read";
-            ended(&EndReason::UpstreamUnreachable { reason })
+            early_reply(&EndReason::UpstreamUnreachable { reason })
         };
         let (head, body) = reply.into_parts();
         let bytes = self
@@ -155,7 +158,7 @@ impl StateRequest<'_> {
             .receive(&request.extensions, &head.headers, body)
             .await
             .map_err(|error| match error {
-                BodyError::NoMemory(_) => ended(&error.end()),
+                BodyError::NoMemory(_) => early_reply(&error.end()),
                 error => unreadable(&error.end().to_string()),
             })?;
         let object = Object::parse(&bytes).map_err(|error| unreadable(&error.to_string()))?;
@@ -169,7 +172,7 @@ impl StateRequest<'_> {
     }
 }
 
-fn ended(end: &EndReason<'_>) -> EarlyReply {
+fn early_reply(end: &EndReason<'_>) -> EarlyReply {
     tracing::info!(end = end.as_str(), "the request ends here: {end}");
     Box::new(end_reply(end))
 }

@@ -24,9 +24,9 @@ pub(crate) struct WatchedRight {
     accounts: Accounts,
     session: UserSession,
     target: AccessTarget,
-    needed: Permission,
+    required_permission: Permission,
     /// A value that must stay alive until the request has ended, such as the route to the cluster.
-    _held: Arc<dyn Any + Send + Sync>,
+    _kept_alive: Arc<dyn Any + Send + Sync>,
 }
 
 impl WatchedRight {
@@ -34,29 +34,29 @@ impl WatchedRight {
         accounts: &Accounts,
         session: &UserSession,
         target: AccessTarget,
-        needed: Permission,
-        held: Arc<dyn Any + Send + Sync>,
+        required_permission: Permission,
+        kept_alive: Arc<dyn Any + Send + Sync>,
     ) -> Self {
         Self {
             accounts: accounts.clone(),
             session: session.clone(),
             target,
-            needed,
-            _held: held,
+            required_permission,
+            _kept_alive: kept_alive,
         }
     }
 
     fn until_denied(&self) -> UntilDenied {
-        let watched = self.clone();
+        let right = self.clone();
         Box::pin(async move {
             let Self {
                 accounts,
                 session,
                 target,
-                needed,
+                required_permission,
                 ..
-            } = &watched;
-            let denied = accounts.until_denied(session, target, *needed).await;
+            } = &right;
+            let denied = accounts.until_denied(session, target, *required_permission).await;
             let (AccessTarget::Cluster(cluster) | AccessTarget::Drivers(cluster)) = target;
             tracing::info!(cluster, by = %session.user.name, "a request is ended: {denied}");
             denied
@@ -66,17 +66,17 @@ impl WatchedRight {
     /// Makes a switched protocol end when its user loses the permission for it.
     pub(crate) fn guard_tunnel(&self, extensions: &mut Extensions) {
         let guard = extensions.remove::<TunnelGuard>();
-        let ended = guard.as_ref().map_or_else(CancellationToken::new, |guard| {
+        let end_token = guard.as_ref().map_or_else(CancellationToken::new, |guard| {
             guard.connection_ended.child_token()
         });
-        let (until_denied, end) = (self.until_denied(), ended.clone());
+        let (until_denied, end) = (self.until_denied(), end_token.clone());
         let watching = AbortOnDropHandle::new(tokio::spawn(async move {
             until_denied.await;
             end.cancel();
         }));
         extensions.insert(TunnelGuard {
             permit: Arc::new((guard, watching)),
-            connection_ended: ended,
+            connection_ended: end_token,
         });
     }
 

@@ -118,23 +118,23 @@ fn a_get_that_switches_protocols_needs_more_than_the_read_permission() {
 /// The test loops over the table of the driver's routes, so that it covers routes that are added later.
 #[test]
 fn changing_definitions_needs_the_permission_for_hooks() {
-    let mut seen = 0;
+    let mut route_count = 0;
     for route in routes() {
         let path = route.path.replace("{uri:*}", "g.io/v1/x").replace(['{', '}'], "");
         let request = Request::builder()
             .method(route.verb.method())
             .uri(format!("/mesosdriver/v4{path}"));
         let head = request.body(()).unwrap().into_parts().0;
-        let needed = needed_permission(&head, &PlainGroups::default());
+        let required_permission = needed_permission(&head, &PlainGroups::default());
         let is_plain = matches!(route.action, RouteAction::Scheduler(_) | RouteAction::Console);
         match (is_plain, route.verb) {
-            (false, RouteVerb::Get) => assert_eq!(needed, Read, "{}", route.path),
-            (false, _) => assert_eq!(needed, Hooks, "{}", route.path),
-            (true, _) => assert!(needed < Hooks, "{}", route.path),
+            (false, RouteVerb::Get) => assert_eq!(required_permission, Read, "{}", route.path),
+            (false, _) => assert_eq!(required_permission, Hooks, "{}", route.path),
+            (true, _) => assert!(required_permission < Hooks, "{}", route.path),
         }
-        seen += 1;
+        route_count += 1;
     }
-    assert_eq!(seen, 89);
+    assert_eq!(route_count, 89);
 }
 
 #[test]

@@ -135,11 +135,14 @@ impl RestError {
             error => error.to_string(),
         };
         let message = format!("errcode{separator}{}, {message}", code.number());
-        let shown = match name {
+        let reply_status = match name {
             "VALIDATION_ERROR" => statuses.of_reply(status),
             _ => status,
         };
-        let mut response = json_reply(shown, json!({"code_name": name, "message": message}).to_string());
+        let mut response = json_reply(
+            reply_status,
+            json!({"code_name": name, "message": message}).to_string(),
+        );
         let headers = response.headers_mut();
         match status {
             StatusCode::UNAUTHORIZED => {
@@ -162,7 +165,7 @@ mod tests {
     #[rustfmt::skip]
     fn error_replies_have_the_format_of_bcs_api() {
         // (error, HTTP status with `Statuses::Ok`, HTTP status with `Statuses::Driver`, name, beginning of the message)
-        for (error, ok, own, name, message) in [
+        for (error, ok_status, driver_status, name, message) in [
             (RestError::Validation("x".to_owned()), 200, 400, "VALIDATION_ERROR", "errcode: 1405061, x"),
             (TokenDenied::Unknown.into(), 401, 401, "UNAUTHORIZED", "errcode\u{ff1a}1405059,  anonymous requests is forbidden, please provide a valid token"),
             (RestError::NotSuperUser("plain:a".to_owned()), 401, 401, "UNAUTHORIZED", "errcode\u{ff1a}1405059,  anonymous requests is forbidden, please provide a valid token: plain:a is not a super user"),
@@ -173,13 +176,13 @@ mod tests {
             (RestError::ClusterNotFound("c".to_owned()), 404, 404, "CLUSTER_NOT_FOUND", "errcode: 1405060, cluster c"),
             (AccountsError::Unavailable("10.0.0.1 secret".to_owned()).into(), 503, 503, "UNAVAILABLE", "errcode: 1405062, the database of users and clusters cannot be used now"),
         ] {
-            for (statuses, status) in [(Statuses::Ok, ok), (Statuses::Driver, own)] {
+            for (statuses, status) in [(Statuses::Ok, ok_status), (Statuses::Driver, driver_status)] {
                 let response = error.reply(statuses);
                 assert_eq!(response.status(), status, "{error:?}");
                 let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
                 assert_eq!(body["code_name"], name);
-                let found = body["message"].as_str().unwrap();
-                assert!(found.starts_with(message) && !found.contains("secret"), "{found}");
+                let reply_message = body["message"].as_str().unwrap();
+                assert!(reply_message.starts_with(message) && !reply_message.contains("secret"), "{reply_message}");
             }
         }
     }

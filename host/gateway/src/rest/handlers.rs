@@ -74,9 +74,9 @@ impl RestCall<'_> {
     /// Parses the body as the JSON library of Go does: names may be in any case, and `null` counts as a missing value.
     fn form<T: DeserializeOwned + Default>(&self) -> T {
         let body: Map<String, Value> = serde_json::from_slice(self.body).unwrap_or_default();
-        let given = body.into_iter().filter(|(_, value)| !value.is_null());
+        let present_fields = body.into_iter().filter(|(_, value)| !value.is_null());
         let lowercase = |(name, value): (String, _)| (name.to_ascii_lowercase(), value);
-        let fields: Map<_, _> = given.map(lowercase).collect();
+        let fields: Map<_, _> = present_fields.map(lowercase).collect();
         serde_json::from_value(fields.into()).unwrap_or_default()
     }
 
@@ -89,18 +89,18 @@ impl RestCall<'_> {
         self.cluster.as_deref().ok_or_else(missing)
     }
 
-    fn by(&self) -> Result<String, RestError> {
+    fn actor(&self) -> Result<String, RestError> {
         Ok(format!("user {}", self.caller()?.session.user.name))
     }
 
     async fn create_user(&self) -> Result<Value, RestError> {
         let UserForm { user_name } = self.form();
-        let name = required("user_name", user_name)?;
+        let name = require_field("user_name", user_name)?;
         // bcs-api adds `plain:` to any name, and this handler does the same. If the name already has a kind, as `a:b`
         // does, the result is `plain:a:b`, which the parser refuses.
         let parsed = format!("plain:{name}").parse::<UserName>();
         let name = parsed.map_err(|error| RestError::Validation(error.to_string()))?;
-        let created = self.accounts.create_user(&self.by()?, &name, false, &[]).await;
+        let created = self.accounts.create_user(&self.actor()?, &name, false, &[]).await;
         match created {
             Ok(created) => Ok(user(&created)),
             Err(AccountsError::Exists(..)) => Err(RestError::UserExists(name.to_string())),
@@ -111,8 +111,10 @@ impl RestCall<'_> {
     fn get_user(&self) -> Result<Value, RestError> {
         let not_found = || RestError::UserNotFound(self.parameter.to_owned());
         let name = UserName::plain(self.parameter).map_err(|_| not_found())?;
-        let found = self.directory.users().find(|user| user.name == name);
-        found.map(|found| user(found)).ok_or_else(not_found)
+        let matching_user = self.directory.users().find(|user| user.name == name);
+        matching_user
+            .map(|matching_user| user(matching_user))
+            .ok_or_else(not_found)
     }
 
     async fn create_token(&self) -> Result<Value, RestError> {
@@ -121,7 +123,7 @@ impl RestCall<'_> {
         let user = self.directory.user(id).ok_or_else(invalid)?;
         let token = self
             .accounts
-            .get_or_create_token(&self.by()?, user, TOKEN_LIFETIME)
+            .get_or_create_token(&self.actor()?, user, TOKEN_LIFETIME)
             .await?;
         Ok(json!({
             "ID": token.id,
@@ -139,7 +141,7 @@ impl RestCall<'_> {
             cluster_type,
             ..
         } = self.form();
-        let project_id = required("project_id", project_id)?;
+        let project_id = require_field("project_id", project_id)?;
         let kind = match cluster_type.as_str() {
             "" => ClusterType::Kubernetes,
             text => text
@@ -151,12 +153,12 @@ impl RestCall<'_> {
 
     async fn create_cluster(&self, bcs: Option<(&str, ClusterType)>) -> Result<Value, RestError> {
         let ClusterForm { id, .. } = self.form();
-        let id = required("id", id)?;
+        let id = require_field("id", id)?;
         let name = ClusterName::new(&id, bcs)?;
         let creator = &self.caller()?.session.user;
         let created = self
             .accounts
-            .create_cluster(&self.by()?, Some(creator), &name)
+            .create_cluster(&self.actor()?, Some(creator), &name)
             .await;
         match created {
             Ok(created) => Ok(cluster(&created)),
@@ -168,13 +170,13 @@ impl RestCall<'_> {
     fn query_by_id(&self) -> Result<Value, RestError> {
         let id = self.cluster_id()?;
         let project = self.query_parameter("project_id");
-        let found = self.directory.clusters().find(|cluster| {
+        let matching_cluster = self.directory.clusters().find(|cluster| {
             let info = cluster.bcs.as_ref();
             info.is_some_and(|info| {
                 info.cluster_id.eq_ignore_ascii_case(&id) && info.project_id.eq_ignore_ascii_case(&project)
             })
         });
-        self.visible(found, id)
+        self.visible(matching_cluster, id)
     }
 
     /// Returns the cluster whose ID is in the query. Several projects can register the same ID. Then this is the
@@ -185,19 +187,23 @@ impl RestCall<'_> {
     }
 
     fn cluster_id(&self) -> Result<String, RestError> {
-        required("cluster_id", self.query_parameter("cluster_id"))
+        require_field("cluster_id", self.query_parameter("cluster_id"))
     }
 
     fn query_parameter(&self, name: &str) -> String {
-        let found = form_urlencoded::parse(self.query.as_bytes()).find(|(known, _)| known == name);
-        found.map(|(_, value)| value.into_owned()).unwrap_or_default()
+        let pair = form_urlencoded::parse(self.query.as_bytes()).find(|(key, _)| key == name);
+        pair.map(|(_, value)| value.into_owned()).unwrap_or_default()
     }
 
-    fn visible(&self, found: Option<&Arc<RegisteredCluster>>, id: String) -> Result<Value, RestError> {
+    fn visible(
+        &self,
+        matching_cluster: Option<&Arc<RegisteredCluster>>,
+        id: String,
+    ) -> Result<Value, RestError> {
         let user = &self.caller()?.session.user;
-        found
+        matching_cluster
             .filter(|cluster| self.directory.permission(user, cluster) >= Some(Permission::Read))
-            .map(|found| cluster(found))
+            .map(|matching_cluster| cluster(matching_cluster))
             .ok_or(RestError::ClusterNotFound(id))
     }
 
@@ -205,7 +211,7 @@ impl RestCall<'_> {
         let cluster = self.cluster()?;
         let created = self
             .accounts
-            .create_register_token(&self.by()?, cluster, false)
+            .create_register_token(&self.actor()?, cluster, false)
             .await;
         match created {
             Ok(token) => Ok(register_tokens(cluster, &token.value, token.created_at)),
@@ -217,18 +223,18 @@ impl RestCall<'_> {
     /// Describes the cluster's register token. The value is missing, because only a digest of it is stored.
     fn get_register_token(&self) -> Result<Value, RestError> {
         let cluster = self.cluster()?;
-        let found = cluster.register_token.as_ref();
-        let token = found.ok_or_else(|| RestError::RegisterTokenNotFound(cluster.id.clone()))?;
+        let register_token = cluster.register_token.as_ref();
+        let token = register_token.ok_or_else(|| RestError::RegisterTokenNotFound(cluster.id.clone()))?;
         Ok(register_tokens(cluster, &Secret(String::new()), token.created_at))
     }
 
     async fn put_credentials(&self) -> Result<Value, RestError> {
         let form: CredentialsForm = self.form();
-        let token = required("register_token", form.register_token)?;
+        let token = require_field("register_token", form.register_token)?;
         let report = AgentReport {
-            server_addresses: required("server_addresses", form.server_addresses)?,
-            ca: required("cacert_data", form.cacert_data)?,
-            user_token: Secret(required("user_token", form.user_token)?),
+            server_addresses: require_field("server_addresses", form.server_addresses)?,
+            ca: require_field("cacert_data", form.cacert_data)?,
+            user_token: Secret(require_field("user_token", form.user_token)?),
             cluster_domain: form.cluster_domain,
         };
         self.accounts
@@ -267,7 +273,7 @@ impl RestCall<'_> {
     }
 }
 
-fn required(field: &str, value: String) -> Result<String, RestError> {
+fn require_field(field: &str, value: String) -> Result<String, RestError> {
     if value.is_empty() {
         return Err(RestError::Validation(format!("field '{field}' is required")));
     }

@@ -85,12 +85,12 @@ static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
 
 pub(super) fn find(method: &Method, path: &str) -> Result<(&'static RestRow, String), RestError> {
     let rest = path.strip_prefix("/rest").unwrap_or(path);
-    let found = ROUTER
+    let path_match = ROUTER
         .at(rest.strip_suffix('/').unwrap_or(rest))
         .map_err(|_| RestError::NoRoute)?;
-    let of_method = found.value.iter().find(|row| row.method == method.as_str());
-    let row = of_method.ok_or(RestError::Method)?;
-    let name = percent_decode_str(found.params.get("name").unwrap_or_default())
+    let method_row = path_match.value.iter().find(|row| row.method == method.as_str());
+    let row = method_row.ok_or(RestError::Method)?;
+    let name = percent_decode_str(path_match.params.get("name").unwrap_or_default())
         .decode_utf8()
         .map_err(|_| RestError::NoRoute)?;
     Ok((row, name.into_owned()))
@@ -120,8 +120,8 @@ mod tests {
             ("GET", "/rest//users/a", None),
         ] {
             let route = find(&method.parse().unwrap(), path).ok();
-            let found = route.as_ref().map(|(row, name)| (row.action, name.as_str()));
-            assert_eq!(found, expected, "{method} {path}");
+            let actual = route.as_ref().map(|(row, name)| (row.action, name.as_str()));
+            assert_eq!(actual, expected, "{method} {path}");
         }
     }
 

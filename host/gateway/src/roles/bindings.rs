@@ -57,7 +57,7 @@ pub(super) fn selector(cluster: &RegisteredCluster) -> String {
     query.append_pair("labelSelector", &labels.join(",")).finish()
 }
 
-pub(super) fn wanted(
+pub(super) fn wanted_bindings(
     cluster: &RegisteredCluster,
     grants: &BTreeSet<GrantedBinding>,
     allowed: &AllowedRights,
@@ -95,20 +95,20 @@ fn binding(cluster: &RegisteredCluster, grant: &GrantedBinding) -> Value {
         "kind": kind,
         "metadata": metadata,
         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": rules::name(grant.role)},
-        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": grant.user.impersonated()}],
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": grant.user.impersonated_name()}],
     })
 }
 
 /// Returns whether a stored binding is equal to the wanted binding in every field that the gateway sets.
-pub(super) fn is_current(stored: &Value, wanted: &Value) -> bool {
+pub(super) fn is_current(stored: &Value, expected: &Value) -> bool {
     let user = |binding: &Value| {
         let annotations = binding.pointer("/metadata/annotations")?;
         annotations.get(USER_ANNOTATION).cloned()
     };
     ["roleRef", "subjects"]
         .iter()
-        .all(|field| stored.get(field) == wanted.get(field))
-        && user(stored) == user(wanted)
+        .all(|field| stored.get(field) == expected.get(field))
+        && user(stored) == user(expected)
 }
 
 fn hash(parts: &[&str]) -> String {

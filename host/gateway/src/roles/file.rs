@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::roles::Danger;
 
-    fn parsed(text: &str, allowed: &[Danger]) -> Result<BTreeSet<RoleGrant>, String> {
+    fn parse(text: &str, allowed: &[Danger]) -> Result<BTreeSet<RoleGrant>, String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("roles.yaml");
         std::fs::write(&path, text).unwrap();
@@ -115,7 +115,7 @@ mod tests {
 - { user: 'bk:bob', cluster: '*', roles: [cluster-readonly] }
 - { user: carol, cluster: plain-dev, roles: [] }
 ";
-        let grants = parsed(text, &[]).unwrap();
+        let grants = parse(text, &[]).unwrap();
         let texts: Vec<_> = grants.iter().map(ToString::to_string).collect();
         assert_eq!(
             texts,
@@ -142,9 +142,9 @@ mod tests {
             ("{ user: a, cluster: c, roles: [], namespaces: ['a/b'] }", "is not a valid name of a namespace"),
             ("{ user: a, cluster: c, roles: [], namespace: n }", "unknown field"),
         ] {
-            let mistakes = parsed(&format!("roles: [{entry}]\n"), &[]).unwrap_err();
+            let mistakes = parse(&format!("roles: [{entry}]\n"), &[]).unwrap_err();
             assert!(mistakes.contains(part), "{entry}: {mistakes}");
         }
-        assert!(parsed("roles: [{ user: a, cluster: c, roles: [cluster-manage] }]\n", &[Danger::ClusterManage]).is_ok());
+        assert!(parse("roles: [{ user: a, cluster: c, roles: [cluster-manage] }]\n", &[Danger::ClusterManage]).is_ok());
     }
 }

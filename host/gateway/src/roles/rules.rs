@@ -34,8 +34,8 @@ keywords!(
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedRights(pub BTreeSet<Danger>);
 
-const READ: [&str; 3] = ["get", "list", "watch"];
-const MANAGE: [&str; 8] = [
+const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
+const MANAGE_VERBS: [&str; 8] = [
     "get",
     "list",
     "watch",
@@ -185,7 +185,7 @@ fn rules(role: GrantedRole, allowed: &AllowedRights) -> Vec<Value> {
     let workloads = |verbs: &[&str]| {
         let workloads = WORKLOADS.map(|(group, resources)| rule(group, resources, verbs));
         let mut rules = Vec::from(workloads);
-        rules.push(rule("", &READABLE_WITH_WORKLOADS, &READ));
+        rules.push(rule("", &READABLE_WITH_WORKLOADS, &READ_VERBS));
         rules
     };
     match role {
@@ -195,19 +195,19 @@ fn rules(role: GrantedRole, allowed: &AllowedRights) -> Vec<Value> {
         ],
         GrantedRole::ClusterReadonly => {
             let mut rules = vec![
-                rule("", &CORE, &READ),
-                json!({"apiGroups": OTHER_GROUPS, "resources": ["*"], "verbs": READ}),
+                rule("", &CORE, &READ_VERBS),
+                json!({"apiGroups": OTHER_GROUPS, "resources": ["*"], "verbs": READ_VERBS}),
             ];
             if allowed.allow(Danger::Secrets) {
-                rules.push(rule("", &["secrets"], &READ));
+                rules.push(rule("", &["secrets"], &READ_VERBS));
             }
             rules
         }
-        GrantedRole::ServicesView => vec![rule("", &SERVICES, &READ)],
-        GrantedRole::ServicesManage => vec![rule("", &SERVICES, &MANAGE)],
-        GrantedRole::WorkloadsView => workloads(&READ),
+        GrantedRole::ServicesView => vec![rule("", &SERVICES, &READ_VERBS)],
+        GrantedRole::ServicesManage => vec![rule("", &SERVICES, &MANAGE_VERBS)],
+        GrantedRole::WorkloadsView => workloads(&READ_VERBS),
         GrantedRole::WorkloadsManage => {
-            let mut rules = workloads(&MANAGE);
+            let mut rules = workloads(&MANAGE_VERBS);
             if allowed.allow(Danger::Exec) {
                 rules.push(rule("", &POD_ACCESS_SUBRESOURCES, &["get", "create"]));
             }

@@ -199,9 +199,9 @@ impl RoleSync {
         };
         let connector = connector(config.tls.clone(), TIMEOUT);
         let mut pauses = pauses();
-        let held = async {
+        let subscription_loop = async {
             loop {
-                let begun = Instant::now();
+                let start = Instant::now();
                 let why = match self.receive(config, &connector).await {
                     Ok(never) => match never {},
                     Err(why) => why,
@@ -210,13 +210,13 @@ impl RoleSync {
                 if self.subscription_problem.lock().replace(problem.clone()) != Some(problem) {
                     tracing::warn!(url = %config.url, why, "the subscription of roles has ended; trying again");
                 }
-                if begun.elapsed() > LONGEST_PAUSE {
+                if start.elapsed() > LONGEST_PAUSE {
                     pauses.reset();
                 }
                 sleep(pauses.after_failure()).await;
             }
         };
-        let ((), ()) = tokio::join!(held, config.tls.keep_fresh());
+        let ((), ()) = tokio::join!(subscription_loop, config.tls.keep_fresh());
     }
 
     async fn receive(
@@ -242,8 +242,8 @@ impl RoleSync {
         let mut pings = tokio::time::interval(PING);
         loop {
             let replies: Vec<Message> = tokio::select! {
-                message = timeout(SILENCE, messages.next()) => {
-                    let message = message.map_err(|_| format!("nothing arrived for {SILENCE:?}"))?.ok_or("the other side closed it")?.map_err(|error| causes::chain(&error))?;
+                next_message = timeout(SILENCE, messages.next()) => {
+                    let message = next_message.map_err(|_| format!("nothing arrived for {SILENCE:?}"))?.ok_or("the other side closed it")?.map_err(|error| causes::chain(&error))?;
                     if let Message::Text(text) = message {
                         waiting.extend(self.take_message(&text).await);
                     }
@@ -254,8 +254,9 @@ impl RoleSync {
                 _ = pings.tick() => vec![Message::Ping(Bytes::new())],
             };
             for reply in replies {
-                let sent = timeout(TIMEOUT, sink.send(reply)).await;
-                sent.map_err(|_| "a message could not be sent in time")?
+                let outcome = timeout(TIMEOUT, sink.send(reply)).await;
+                outcome
+                    .map_err(|_| "a message could not be sent in time")?
                     .map_err(|error| causes::chain(&error))?;
             }
         }
@@ -264,23 +265,23 @@ impl RoleSync {
     /// Stores the change that is in a message of the authorization system. Returns the change if it has to be
     /// acknowledged later, and `None` otherwise.
     async fn take_message(&self, text: &str) -> Option<UnacknowledgedChange> {
-        let received: ReceivedMessage = serde_json::from_str(text)
+        let message: ReceivedMessage = serde_json::from_str(text)
             .inspect_err(|error| tracing::warn!(%error, "a message of the subscription cannot be read"))
             .ok()?;
-        let stored = match received.kind.as_str() {
-            "data" => self.store_change(&received.data).await,
-            "list" => self.store_list(&received.data).await,
+        let stored = match message.kind.as_str() {
+            "data" => self.store_change(&message.data).await,
+            "list" => self.store_list(&message.data).await,
             _ => return None,
         };
         match stored {
             Ok((revision, cluster)) => Some(UnacknowledgedChange {
-                worker_id: received.worker_id,
-                data_id: received.data_id,
+                worker_id: message.worker_id,
+                data_id: message.data_id,
                 revision,
                 cluster,
             }),
             Err(error) => {
-                let id = &received.data_id;
+                let id = &message.data_id;
                 tracing::error!(%id, "a message of the subscription is not acknowledged: {error}");
                 None
             }
@@ -331,8 +332,8 @@ fn acknowledgements(
     waiting: &mut Vec<UnacknowledgedChange>,
     pass: &PassResult,
 ) -> Vec<Message> {
-    let written = waiting.extract_if(.., |change| change.is_written(pass));
-    let messages = written.map(|change| {
+    let written_changes = waiting.extract_if(.., |change| change.is_written(pass));
+    let messages = written_changes.map(|change| {
         let text = json!({
             "app_code": config.app_code,
             "type": "ack",
@@ -363,9 +364,12 @@ mod tests {
 
     #[test]
     fn messages_of_the_authorization_system_become_grants() {
-        let whole = grant("cluster", "").unwrap();
-        assert_eq!(whole.to_string(), "workloads-view of bk:alice in BCS-K8S-1");
-        assert_eq!(whole.source, GrantSource::PatternPolicy);
+        let cluster_grant = grant("cluster", "").unwrap();
+        assert_eq!(
+            cluster_grant.to_string(),
+            "workloads-view of bk:alice in BCS-K8S-1"
+        );
+        assert_eq!(cluster_grant.source, GrantSource::PatternPolicy);
         assert_eq!(grant("cluster", "n").unwrap().scope, GrantScope::Cluster);
         assert_eq!(grant("namespace", "*").unwrap().scope, GrantScope::EveryNamespace);
         let team = grant("namespace", "team").unwrap();

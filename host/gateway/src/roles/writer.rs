@@ -66,17 +66,17 @@ impl RoleSync {
     pub(super) async fn write_all(&self) {
         let mut changes = self.accounts.changes();
         let mut tunnels = self.kubernetes.tunnel_changes();
-        let mut written: HashMap<String, LastWrite> = HashMap::new();
+        let mut last_writes: HashMap<String, LastWrite> = HashMap::new();
         let mut retries = Backoff::new(FIRST_RETRY, LAST_RETRY);
-        let mut known = BTreeMap::new();
+        let mut reported_problems = BTreeMap::new();
         loop {
             tunnels.mark_unchanged();
             let directory = changes.borrow_and_update().clone();
             let mut pause = PERIOD;
             if let Some(directory) = directory {
-                let unwritten = self.write_pass(&directory, &mut written).await;
+                let unwritten = self.write_pass(&directory, &mut last_writes).await;
                 for (cluster, problem) in &unwritten {
-                    if known.get(cluster) != Some(problem) {
+                    if reported_problems.get(cluster) != Some(problem) {
                         tracing::warn!(%cluster, "the roles of users are not up to date: {problem}");
                     }
                 }
@@ -85,7 +85,7 @@ impl RoleSync {
                 } else {
                     pause = retries.after_failure();
                 }
-                known.clone_from(&unwritten);
+                reported_problems.clone_from(&unwritten);
                 self.pass.send_replace(PassResult {
                     revision: directory.revision(),
                     unwritten: Arc::new(unwritten),
@@ -106,16 +106,16 @@ impl RoleSync {
     async fn write_pass(
         &self,
         directory: &Directory,
-        written: &mut HashMap<String, LastWrite>,
+        last_writes: &mut HashMap<String, LastWrite>,
     ) -> BTreeMap<String, String> {
         let none = BTreeSet::new();
         let clusters = directory.clusters().filter(|cluster| cluster.is_kubernetes());
         let due: Vec<_> = clusters
             .filter_map(|cluster| {
                 let grants = directory.bindings_in(cluster).unwrap_or(&none);
-                let is_current = written
-                    .get(&cluster.id)
-                    .is_some_and(|written| written.grants == *grants && written.at.elapsed() < PERIOD);
+                let is_current = last_writes.get(&cluster.id).is_some_and(|last_write| {
+                    last_write.grants == *grants && last_write.at.elapsed() < PERIOD
+                });
                 (!is_current).then_some((cluster.clone(), grants.clone()))
             })
             .collect();
@@ -132,18 +132,18 @@ impl RoleSync {
             match result {
                 Ok(()) => {
                     let at = Instant::now();
-                    written.insert(cluster.id.clone(), LastWrite { grants, at });
+                    last_writes.insert(cluster.id.clone(), LastWrite { grants, at });
                 }
                 // A cluster whose agent has never reported cannot be reached. This is an error only if there are role
                 // bindings to write.
                 Err(WriteError::Call(CallError::NotConnected(_))) if grants.is_empty() => {}
                 Err(error) => {
-                    written.remove(&cluster.id);
+                    last_writes.remove(&cluster.id);
                     unwritten.insert(cluster.id.clone(), error.to_string());
                 }
             }
         }
-        written.retain(|id, _| directory.cluster(id).is_some());
+        last_writes.retain(|id, _| directory.cluster(id).is_some());
         unwritten
     }
 
@@ -153,7 +153,8 @@ impl RoleSync {
         grants: &BTreeSet<GrantedBinding>,
     ) -> Result<(), WriteError> {
         let writer = ClusterWriter { roles: self, cluster };
-        let WantedBindings { bindings, roles } = bindings::wanted(cluster, grants, &self.config.allowed);
+        let WantedBindings { bindings, roles } =
+            bindings::wanted_bindings(cluster, grants, &self.config.allowed);
         let mut stored = writer.list().await?;
         for role in roles {
             writer.ensure_role(role).await?;
@@ -217,17 +218,17 @@ impl ClusterWriter<'_> {
     }
 
     async fn ensure_role(&self, role: GrantedRole) -> Result<(), WriteError> {
-        let wanted = rules::cluster_role(role, &self.roles.config.allowed);
+        let expected_role = rules::cluster_role(role, &self.roles.config.allowed);
         let path = format!("/apis/{GROUP}/v1/clusterroles/{}", rules::name(role));
         if let Some(stored) = self.get(&path).await? {
             if !bindings::is_own(&stored) {
                 return Err(WriteError::Foreign(path));
             }
-            if stored.get("rules") == wanted.get("rules") {
+            if stored.get("rules") == expected_role.get("rules") {
                 return Ok(());
             }
         }
-        self.apply(&path, &wanted).await
+        self.apply(&path, &expected_role).await
     }
 
     async fn get(&self, path: &str) -> Result<Option<Value>, WriteError> {

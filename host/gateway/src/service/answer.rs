@@ -68,18 +68,21 @@ impl Inner {
             }) => {
                 let TokenHolder {
                     name,
-                    watched,
+                    watched_right,
                     namespaces,
                 } = holder;
                 let cluster = drivers.id.as_str().into();
-                if let Some(watched) = watched.as_ref().filter(|_| head.headers.contains_key(UPGRADE)) {
-                    watched.guard_tunnel(&mut head.extensions);
+                if let Some(watched_right) = watched_right
+                    .as_ref()
+                    .filter(|_| head.headers.contains_key(UPGRADE))
+                {
+                    watched_right.guard_tunnel(&mut head.extensions);
                 }
                 let forwarded = self
                     .forward(&mut head, body, &drivers, namespaces, is_mesos)
                     .await
-                    .map(|(response, passage)| match &watched {
-                        Some(watched) => (response.map(|body| watched.body(body)), passage),
+                    .map(|(response, passage)| match &watched_right {
+                        Some(watched_right) => (response.map(|body| watched_right.body(body)), passage),
                         None => (response, passage),
                     });
                 let recipient = ServiceRecipient {
@@ -97,15 +100,16 @@ impl Inner {
         };
         let (response, own_status, passage) = match forwarded {
             Ok((mut response, passage)) => {
-                let own = response.status();
-                *response.status_mut() = statuses.of_reply(own);
-                if let Some(protocol) = protocol.filter(|_| own == StatusCode::SWITCHING_PROTOCOLS) {
+                let driver_status = response.status();
+                *response.status_mut() = statuses.of_reply(driver_status);
+                if let Some(protocol) = protocol.filter(|_| driver_status == StatusCode::SWITCHING_PROTOCOLS)
+                {
                     response
                         .headers_mut()
                         .entry(SEC_WEBSOCKET_PROTOCOL)
                         .or_insert(protocol);
                 }
-                (response, own, passage)
+                (response, driver_status, passage)
             }
             Err(error) => {
                 let passage = error.as_str();
@@ -179,12 +183,12 @@ impl Inner {
         target: ServiceTarget<'_>,
         head: &mut Parts,
     ) -> Result<ForwardableRequest, GatewayError> {
-        let needed = target.rewrite(head)?;
+        let required_permission = target.rewrite(head)?;
         let name = match target {
             ServiceTarget::Service(..) => EVERY_CLUSTER.to_owned(),
             ServiceTarget::KubernetesDriver => cluster(&head.headers)?.to_owned(),
         };
-        let holder = self.holder(head, &name, || needed).await?;
+        let holder = self.holder(head, &name, || required_permission).await?;
         if !self.forward_token {
             tokens::remove(&mut head.headers);
         }
@@ -204,7 +208,7 @@ impl Inner {
         &self,
         head: &Parts,
         cluster: &str,
-        needed: impl FnOnce() -> Permission,
+        required_permission: impl FnOnce() -> Permission,
     ) -> Result<TokenHolder, GatewayError> {
         let Some(tokens) = &self.tokens else {
             return Ok(TokenHolder::default());
@@ -213,7 +217,7 @@ impl Inner {
             cluster,
             method: &head.method,
             path: head.uri.path(),
-            needed: needed(),
+            required_permission: required_permission(),
         };
         tokens.admit(&head.headers, access).await
     }
@@ -232,10 +236,10 @@ impl Inner {
             Some(namespaces) => namespaces.check_path(head)?,
         };
         let (body, cut_off, passage) = if is_mesos && body::is_yaml(head) {
-            let body = body::converted(head, body, self.limits).await?;
+            let body = body::convert(head, body, self.limits).await?;
             (body, CutOff::default(), Passage::Changed)
         } else {
-            let (body, cut_off) = body::streamed(head, body, self.limits).await?;
+            let (body, cut_off) = body::stream_body(head, body, self.limits).await?;
             (body, cut_off, Passage::Untouched)
         };
         let body = match namespaces.filter(|_| remaining == RemainingCheck::Body) {
@@ -301,12 +305,12 @@ fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
 
 /// Counts a request in the metrics. All unknown clusters share one label. Otherwise, a client could create any number
 /// of labels with requests for clusters that do not exist.
-fn count(own: StatusCode, passage: Passage, recipient: Option<&ServiceRecipient>, started: Instant) {
-    let named = recipient.and_then(|to| to.cluster.as_deref());
-    let cluster = named.unwrap_or(UNKNOWN).to_owned();
+fn count(own_status: StatusCode, passage: Passage, recipient: Option<&ServiceRecipient>, started: Instant) {
+    let cluster_name = recipient.and_then(|to| to.cluster.as_deref());
+    let cluster = cluster_name.unwrap_or(UNKNOWN).to_owned();
     counter!(
         metric_names::GATEWAY_REQUESTS,
-        "cluster" => cluster.clone(), "status" => status_class(own), "passage" => passage.as_str()
+        "cluster" => cluster.clone(), "status" => status_class(own_status), "passage" => passage.as_str()
     )
     .increment(1);
     histogram!(metric_names::GATEWAY_DURATION, "cluster" => cluster).record(started.elapsed());

@@ -107,7 +107,7 @@ impl TokenEndpoint {
     }
 
     fn action<'a>(&'a self, access: AccessRequest<'a>) -> &'a str {
-        match access.needed {
+        match access.required_permission {
             Permission::Hooks => &self.config.hooks_action,
             // A GET request needs `Write` only if it opens a console. This is more than reading, so the server is asked
             // whether the user may send a POST.
@@ -132,13 +132,13 @@ impl TokenEndpoint {
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<bool, VerifyError> {
-        let sent = self.client.request(request).await;
-        let response = sent.map_err(|error| VerifyError::Unreachable(causes::chain(&error)))?;
+        let outcome = self.client.request(request).await;
+        let response = outcome.map_err(|error| VerifyError::Unreachable(causes::chain(&error)))?;
         if !response.status().is_success() {
             return Err(VerifyError::Status(response.status()));
         }
-        let received = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
-        let body = received
+        let body_outcome = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
+        let body = body_outcome
             .map_err(|error| VerifyError::InvalidResponse(error.to_string()))?
             .to_bytes();
         let answer: TokenCheckAnswer =

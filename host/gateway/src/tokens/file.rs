@@ -60,20 +60,22 @@ impl TokenTable {
     ) -> Result<(Arc<str>, Option<GatewayNamespaces>), GatewayError> {
         let digest = TokenDigest::of(token);
         let holders = self.0.current();
-        let mut found = None;
+        let mut matching_holder = None;
         for holder in holders.iter() {
             if holder.digest.is(&digest).into() {
-                found = found.or(Some(holder));
+                matching_holder = matching_holder.or(Some(holder));
             }
         }
-        let holder = found.ok_or(GatewayError::Unauthorized("unknown token"))?;
+        let holder = matching_holder.ok_or(GatewayError::Unauthorized("unknown token"))?;
         let (name, cluster) = (&holder.name, access.cluster);
         match holder.permission(cluster) {
-            Some(permission) if permission >= access.needed => Ok((name.clone(), holder.namespaces.clone())),
+            Some(permission) if permission >= access.required_permission => {
+                Ok((name.clone(), holder.namespaces.clone()))
+            }
             Some(permission) => Err(GatewayError::Forbidden(format!(
                 "{name} has the permission {} for the cluster {cluster}, and this needs {}",
                 permission.as_str(),
-                access.needed.as_str(),
+                access.required_permission.as_str(),
             ))),
             None => Err(GatewayError::Forbidden(format!(
                 "{name} has no permission for the cluster {cluster}"
@@ -89,9 +91,11 @@ impl TokenTable {
             reloaded.set(f64::from(u8::from(loaded.is_ok())));
             match loaded {
                 Ok(holders) => tracing::debug!(tokens = holders.len(), "tokens loaded"),
-                Err(mistakes) => tracing::error!(
-                    "the changed tokens are invalid, so the previous tokens stay in use: {mistakes}"
-                ),
+                Err(mistakes) => {
+                    tracing::error!(
+                        "the changed tokens are invalid, so the previous tokens stay in use: {mistakes}"
+                    )
+                }
             }
         };
         self.0.follow(report).await;
@@ -145,7 +149,7 @@ fn holder<'a>(node: &Node<'a>) -> Option<(TokenFileHolder, &'a str)> {
     let digest = fields.get_required("sha256", fix, digest);
     let clusters = fields.get_required("clusters", "write `{ BCS-MESOS-10001: Read }`", clusters);
     let namespaces = fields.get_optional("namespaces", readers::list_of(readers::text));
-    let ((digest, written), (clusters, every)) = (digest?, clusters?);
+    let ((digest, digest_text), (clusters, every)) = (digest?, clusters?);
     let holder = TokenFileHolder {
         name: name?.into(),
         digest,
@@ -153,7 +157,7 @@ fn holder<'a>(node: &Node<'a>) -> Option<(TokenFileHolder, &'a str)> {
         every,
         namespaces: namespaces.map(|names| GatewayNamespaces(Arc::new(names.into_iter().collect()))),
     };
-    Some((holder, written))
+    Some((holder, digest_text))
 }
 
 type Permissions = (BTreeMap<ClusterId, Permission>, Option<Permission>);
@@ -211,12 +215,12 @@ mod tests {
         (directory, table)
     }
 
-    fn access(cluster: &str, needed: Permission) -> AccessRequest<'_> {
+    fn access(cluster: &str, required_permission: Permission) -> AccessRequest<'_> {
         AccessRequest {
             cluster,
             method: &Method::GET,
             path: "/",
-            needed,
+            required_permission,
         }
     }
 
@@ -227,7 +231,7 @@ mod tests {
         let table = table.unwrap();
         assert_eq!(table.len(), 4);
         // (token, cluster, greatest permission of the token for the cluster)
-        for (token, cluster, most) in [
+        for (token, cluster, greatest_permission) in [
             ("READER", "BCS-1", Some(Read)),
             ("READER", "BCS-2", None),
             ("WRITER", "BCS-1", Some(Write)),
@@ -239,18 +243,19 @@ mod tests {
             ("ADMIN", "BCS-2", Some(Read)),
             ("NOBODY", "BCS-1", None),
         ] {
-            for needed in Permission::ALL {
-                let found = table.admit(token.as_bytes(), access(cluster, needed));
-                let may = most.is_some_and(|most| most >= needed);
-                match found {
+            for required_permission in Permission::ALL {
+                let admission = table.admit(token.as_bytes(), access(cluster, required_permission));
+                let is_allowed = greatest_permission
+                    .is_some_and(|greatest_permission| greatest_permission >= required_permission);
+                match admission {
                     Ok((name, _)) => assert!(
-                        may && *name == token.to_lowercase(),
-                        "{token} {cluster} {needed:?}"
+                        is_allowed && *name == token.to_lowercase(),
+                        "{token} {cluster} {required_permission:?}"
                     ),
                     Err(GatewayError::Forbidden(reason)) => {
                         assert!(
-                            !may && reason.contains(cluster),
-                            "{token} {cluster} {needed:?}: {reason}"
+                            !is_allowed && reason.contains(cluster),
+                            "{token} {cluster} {required_permission:?}: {reason}"
                         );
                     }
                     Err(other) => panic!("{token}: {other}"),
@@ -258,9 +263,9 @@ mod tests {
             }
         }
         for token in ["", "reader", "READER2", &digest("READER")] {
-            let found = table.admit(token.as_bytes(), access("BCS-1", Read));
+            let admission = table.admit(token.as_bytes(), access("BCS-1", Read));
             assert_eq!(
-                found.unwrap_err(),
+                admission.unwrap_err(),
                 GatewayError::Unauthorized("unknown token"),
                 "{token}"
             );

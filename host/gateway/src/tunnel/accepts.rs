@@ -43,10 +43,10 @@ pub(super) enum ConnectTarget {
 }
 
 impl ConnectTarget {
-    /// Returns the budget of the agent's tunnel if the connection goes through one, and otherwise `own`.
-    pub(super) fn budget<'a>(&'a self, own: &'a Arc<Budget>) -> &'a Arc<Budget> {
+    /// Returns the budget of the agent's tunnel if the connection goes through one, and otherwise `default_budget`.
+    pub(super) fn budget<'a>(&'a self, default_budget: &'a Arc<Budget>) -> &'a Arc<Budget> {
         match self {
-            Self::Tcp(_) => own,
+            Self::Tcp(_) => default_budget,
             Self::Tunnel(session, ..) => session.budget(),
         }
     }
@@ -54,7 +54,7 @@ impl ConnectTarget {
 
 impl AllowedConnections {
     /// Returns the connection to open for the other side, or an error that is sent to the other side.
-    pub(super) fn wanted(&self, to: TunnelDestination) -> Result<ConnectTarget, String> {
+    pub(super) fn find_target(&self, to: TunnelDestination) -> Result<ConnectTarget, String> {
         match (self, to.cluster) {
             (Self::Only(addresses), None) if addresses.contains(&to.address) => {
                 Ok(ConnectTarget::Tcp(to.address))
@@ -72,7 +72,7 @@ impl AllowedConnections {
         }
     }
 
-    pub(super) fn announced(&self, announcement: TunnelAnnouncement) -> Result<(), String> {
+    pub(super) fn take_announcement(&self, announcement: TunnelAnnouncement) -> Result<(), String> {
         match self {
             Self::Announcements(take) => take(announcement),
             // Only tunnels of the kind `Announcements` carry announcements. Announcements in other tunnels are ignored.

@@ -132,13 +132,13 @@ impl Agent {
         loop {
             let previous = current.borrow().clone();
             let result = match self.config.read(previous.as_ref()).await {
-                Ok(read) => {
+                Ok(credentials) => {
                     current.send_if_modified(|current| {
-                        let is_new = current.as_ref() != Some(&read);
-                        *current = Some(read.clone());
+                        let is_new = current.as_ref() != Some(&credentials);
+                        *current = Some(credentials.clone());
                         is_new
                     });
-                    self.put(&client, &read).await
+                    self.put(&client, &credentials).await
                 }
                 Err(error) => Err(error),
             };
@@ -187,11 +187,11 @@ impl Agent {
             .map_err(|_| ConnectError::Timeout)?
             .map_err(|error| ConnectError::Unreachable(causes::chain(&error)))?;
         let status = reply.status();
-        let text = Limited::new(reply.into_body(), LONGEST_REPLY).collect();
-        let received = tokio::time::timeout(TIMEOUT, text)
+        let collecting = Limited::new(reply.into_body(), LONGEST_REPLY).collect();
+        let reply_body = tokio::time::timeout(TIMEOUT, collecting)
             .await
             .map_err(|_| ConnectError::Timeout)?;
-        let text = received.map(|text| text.to_bytes()).unwrap_or_default();
+        let text = reply_body.map(|text| text.to_bytes()).unwrap_or_default();
         if status.is_success() && !is_refusal(&text) {
             Ok(())
         } else {
@@ -207,7 +207,7 @@ impl Agent {
         loop {
             // `wait_for` fails only after its sender was dropped. That does not happen here, because the task that owns
             // the sender runs as long as this future.
-            let Ok(read) = current
+            let Ok(credentials) = current
                 .wait_for(Option::is_some)
                 .await
                 .map(|current| current.clone())
@@ -215,9 +215,9 @@ impl Agent {
                 return std::future::pending().await;
             };
             current.mark_unchanged();
-            let Some(read) = read else { continue };
+            let Some(credentials) = credentials else { continue };
             let opened = Instant::now();
-            match self.open(&read).await {
+            match self.open(&credentials).await {
                 Ok(tunnel) => {
                     tracing::info!(cluster = self.config.cluster, "the tunnel to the gateway is open");
                     self.set_status(|status| status.has_tunnel = true);

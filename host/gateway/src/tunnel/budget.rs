@@ -16,8 +16,8 @@ const SHARE: usize = 3;
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
-    held: AtomicUsize,
-    whole: Option<Arc<Self>>,
+    charged_bytes: AtomicUsize,
+    parent: Option<Arc<Self>>,
     released: Notify,
 }
 
@@ -25,8 +25,8 @@ impl Budget {
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
-            held: AtomicUsize::new(0),
-            whole: None,
+            charged_bytes: AtomicUsize::new(0),
+            parent: None,
             released: Notify::new(),
         })
     }
@@ -34,8 +34,8 @@ impl Budget {
     pub fn part(self: &Arc<Self>, limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
-            held: AtomicUsize::new(0),
-            whole: Some(self.clone()),
+            charged_bytes: AtomicUsize::new(0),
+            parent: Some(self.clone()),
             released: Notify::new(),
         })
     }
@@ -43,21 +43,21 @@ impl Budget {
     /// Charges this many bytes to this budget and to the larger budgets that contain it. If one of these budgets has
     /// too little memory left, nothing is charged, and the error is that budget.
     pub fn charge(&self, bytes: usize) -> Result<(), &Self> {
-        let whole = self.whole.as_deref();
-        if let Some(whole) = whole
-            && self.used() >= whole.free().saturating_mul(SHARE)
+        let parent = self.parent.as_deref();
+        if let Some(parent) = parent
+            && self.charged_bytes() >= parent.free().saturating_mul(SHARE)
         {
-            return Err(whole);
+            return Err(parent);
         }
-        self.held
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
-                held.checked_add(bytes).filter(|after| *after <= self.limit)
+        self.charged_bytes
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |current| {
+                current.checked_add(bytes).filter(|after| *after <= self.limit)
             })
             .map_err(|_| self)?;
-        match whole.map_or(Ok(()), |whole| whole.charge(bytes)) {
+        match parent.map_or(Ok(()), |parent| parent.charge(bytes)) {
             Ok(()) => Ok(()),
             Err(full) => {
-                self.held.fetch_sub(bytes, Ordering::AcqRel);
+                self.charged_bytes.fetch_sub(bytes, Ordering::AcqRel);
                 Err(full)
             }
         }
@@ -65,10 +65,10 @@ impl Budget {
 
     /// Releases this many charged bytes, in the larger budgets as well.
     pub fn release(&self, bytes: usize) {
-        self.held.fetch_sub(bytes, Ordering::AcqRel);
+        self.charged_bytes.fetch_sub(bytes, Ordering::AcqRel);
         self.released.notify_waiters();
-        if let Some(whole) = &self.whole {
-            whole.release(bytes);
+        if let Some(parent) = &self.parent {
+            parent.release(bytes);
         }
     }
 
@@ -76,25 +76,25 @@ impl Budget {
         self.released.notified()
     }
 
-    pub fn used(&self) -> usize {
-        self.held.load(Ordering::Acquire)
+    pub fn charged_bytes(&self) -> usize {
+        self.charged_bytes.load(Ordering::Acquire)
     }
 
     fn free(&self) -> usize {
-        self.limit.saturating_sub(self.used())
+        self.limit.saturating_sub(self.charged_bytes())
     }
 
     /// Returns whether one of the larger budgets to which this budget belongs is almost full: less than `1 / divisor`
     /// of its limit is free. This budget itself is not checked.
     pub(super) fn has_less_than_one_in(&self, divisor: usize) -> bool {
-        self.whole
-            .as_deref()
-            .is_some_and(|whole| whole.free() < whole.limit / divisor || whole.has_less_than_one_in(divisor))
+        self.parent.as_deref().is_some_and(|parent| {
+            parent.free() < parent.limit / divisor || parent.has_less_than_one_in(divisor)
+        })
     }
 
     pub(super) fn shares_budget(&self, other: &Self) -> bool {
-        match (&self.whole, &other.whole) {
-            (Some(whole), Some(other)) => Arc::ptr_eq(whole, other),
+        match (&self.parent, &other.parent) {
+            (Some(parent), Some(other)) => Arc::ptr_eq(parent, other),
             _ => false,
         }
     }
@@ -102,8 +102,8 @@ impl Budget {
 
 impl Drop for Budget {
     fn drop(&mut self) {
-        if let Some(whole) = &self.whole {
-            whole.release(self.used());
+        if let Some(parent) = &self.parent {
+            parent.release(self.charged_bytes());
         }
     }
 }
@@ -118,27 +118,27 @@ mod tests {
         let user = gateway.part(400);
         let tunnels = [user.part(250), user.part(250)];
         assert!(tunnels[0].charge(250).is_ok());
-        let held = || [&gateway, &user, &tunnels[0], &tunnels[1]].map(|budget| budget.used());
-        assert_eq!(held(), [250, 250, 250, 0]);
+        let charges = || [&gateway, &user, &tunnels[0], &tunnels[1]].map(|budget| budget.charged_bytes());
+        assert_eq!(charges(), [250, 250, 250, 0]);
         assert!(std::ptr::eq(tunnels[0].charge(1).unwrap_err(), &*tunnels[0]));
         assert!(std::ptr::eq(tunnels[1].charge(151).unwrap_err(), &*user));
-        assert_eq!(held(), [250, 250, 250, 0]);
+        assert_eq!(charges(), [250, 250, 250, 0]);
         assert!(tunnels[1].charge(150).is_ok());
         tunnels[0].release(200);
-        assert_eq!(held(), [200, 200, 50, 150]);
+        assert_eq!(charges(), [200, 200, 50, 150]);
         drop(tunnels);
-        assert_eq!((user.used(), gateway.used()), (0, 0));
+        assert_eq!((user.charged_bytes(), gateway.charged_bytes()), (0, 0));
     }
 
     #[test]
     fn one_user_cannot_use_up_the_shared_budget() {
         let gateway = Budget::new(1024);
         let users = [(); 4].map(|()| gateway.part(1024));
-        let taken = users.each_ref().map(|user| {
+        let charges = users.each_ref().map(|user| {
             while user.charge(1).is_ok() {}
-            user.used()
+            user.charged_bytes()
         });
-        assert_eq!(taken, [768, 192, 48, 12]);
+        assert_eq!(charges, [768, 192, 48, 12]);
         assert!(gateway.part(1024).charge(1).is_ok());
         assert!(users[0].has_less_than_one_in(2) && !gateway.has_less_than_one_in(2));
     }

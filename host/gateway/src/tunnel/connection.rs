@@ -31,7 +31,7 @@ pub(super) struct TunnelConnection {
     /// Whether the other side of the tunnel has asked this side to pause the connection.
     pub(super) paused: watch::Sender<bool>,
     /// A token that is cancelled when either side has ended the connection.
-    pub(super) ended: CancellationToken,
+    pub(super) end_token: CancellationToken,
 }
 
 impl TunnelConnection {
@@ -48,18 +48,20 @@ impl TunnelConnection {
             inbox: Inbox::new(budget),
             pause_requested: AtomicBool::new(false),
             paused: watch::Sender::new(false),
-            ended: CancellationToken::new(),
+            end_token: CancellationToken::new(),
         })
     }
 
     /// Returns whether this side now has to ask the other side of the tunnel to pause the connection.
     pub(super) fn begin_pause(&self) -> bool {
-        self.inbox.budget.used() > self.thresholds().0 && !self.pause_requested.swap(true, Ordering::AcqRel)
+        self.inbox.budget.charged_bytes() > self.thresholds().0
+            && !self.pause_requested.swap(true, Ordering::AcqRel)
     }
 
     /// Returns whether this side now has to ask the other side of the tunnel to resume the connection.
     pub(super) fn end_pause(&self) -> bool {
-        self.inbox.budget.used() <= self.thresholds().1 && self.pause_requested.swap(false, Ordering::AcqRel)
+        self.inbox.budget.charged_bytes() <= self.thresholds().1
+            && self.pause_requested.swap(false, Ordering::AcqRel)
     }
 
     fn thresholds(&self) -> (usize, usize) {

@@ -90,7 +90,7 @@ impl Inbox {
         }
     }
 
-    pub(super) fn delivered(&self, chunk: Chunk) {
+    pub(super) fn record_delivery(&self, chunk: Chunk) {
         let cost = chunk.cost;
         drop(chunk);
         self.budget.release(cost);
@@ -108,7 +108,7 @@ impl Inbox {
 
     pub(super) fn clear(&self) {
         let chunks = std::mem::take(&mut self.queue.lock().chunks);
-        chunks.into_iter().for_each(|chunk| self.delivered(chunk));
+        chunks.into_iter().for_each(|chunk| self.record_delivery(chunk));
     }
 }
 
@@ -121,43 +121,43 @@ mod tests {
         for frame in frames {
             inbox.push(frame).unwrap();
         }
-        let held = inbox.budget.used();
+        let charged_bytes = inbox.budget.charged_bytes();
         inbox.close();
         let mut all = Vec::new();
         while let Some(chunk) = inbox.take().await {
             all.extend_from_slice(&chunk.bytes);
-            inbox.delivered(chunk);
+            inbox.record_delivery(chunk);
         }
-        assert_eq!(inbox.budget.used(), 0);
-        (held, all)
+        assert_eq!(inbox.budget.charged_bytes(), 0);
+        (charged_bytes, all)
     }
 
     #[tokio::test]
     async fn frames_are_charged_for_the_memory_that_they_take() {
-        let (held, all) = after(&vec![&b""[..]; 10_000]).await;
-        assert_eq!((held, all.len()), (0, 0));
-        // Each frame has only one byte. If each frame had its own chunk, `held` would be much larger.
-        let (held, all) = after(&vec![&b"a"[..]; 10_000]).await;
+        let (charged_bytes, all) = after(&vec![&b""[..]; 10_000]).await;
+        assert_eq!((charged_bytes, all.len()), (0, 0));
+        // Each frame has only one byte. If each frame had its own chunk, `charged_bytes` would be much larger.
+        let (charged_bytes, all) = after(&vec![&b"a"[..]; 10_000]).await;
         assert_eq!(all, vec![b'a'; 10_000]);
-        assert!((10_000..25_000).contains(&held), "{held}");
+        assert!((10_000..25_000).contains(&charged_bytes), "{charged_bytes}");
         let large = [b'b'; 100_000];
-        let (held, all) = after(&[b"a", &large, b"c", b"d"]).await;
+        let (charged_bytes, all) = after(&[b"a", &large, b"c", b"d"]).await;
         assert_eq!(all, [b"a", &large[..], b"cd"].concat());
-        assert!((100_000..140_000).contains(&held), "{held}");
+        assert!((100_000..140_000).contains(&charged_bytes), "{charged_bytes}");
     }
 
     #[tokio::test]
     async fn bytes_that_do_not_fit_leave_the_inbox_unchanged() {
         let inbox = Inbox::new(Budget::new(1000));
         inbox.push(&[1; 600]).unwrap();
-        let held = inbox.budget.used();
+        let charged_bytes = inbox.budget.charged_bytes();
         assert!(std::ptr::eq(inbox.push(&[2; 600]).unwrap_err(), &*inbox.budget));
-        assert_eq!(inbox.budget.used(), held);
+        assert_eq!(inbox.budget.charged_bytes(), charged_bytes);
         let chunk = inbox.take().await.unwrap();
         assert_eq!(chunk.bytes, [1; 600]);
-        inbox.delivered(chunk);
+        inbox.record_delivery(chunk);
         inbox.push(&[2; 600]).unwrap();
         inbox.clear();
-        assert_eq!(inbox.budget.used(), 0);
+        assert_eq!(inbox.budget.charged_bytes(), 0);
     }
 }

@@ -51,7 +51,7 @@ struct SharedTunnel {
     next: AtomicI64,
     /// Whether a refused connection was logged. Only the first is logged, because there can be any number of them.
     has_warned: AtomicBool,
-    ended: CancellationToken,
+    end_token: CancellationToken,
 }
 
 /// The frames that wait to be written to the WebSocket.
@@ -74,7 +74,7 @@ impl TunnelSession {
             connections: Mutex::default(),
             next: AtomicI64::new(1),
             has_warned: AtomicBool::new(false),
-            ended: CancellationToken::new(),
+            end_token: CancellationToken::new(),
         };
         let outgoing = OutgoingFrames {
             data: data_queue,
@@ -99,13 +99,13 @@ impl TunnelSession {
         // from the table if this future is dropped while it waits.
         let permit = tokio::select! {
             permit = self.0.data.reserve() => permit.map_err(|_| closed())?,
-            () = self.0.ended.cancelled() => return Err(closed()),
+            () = self.0.end_token.cancelled() => return Err(closed()),
         };
         let connection = self.0.add(number, budget).map_err(io::Error::other)?;
         // The other side must get this frame before the connection's data. So the frame and the data share a queue.
         permit.send(Frame::new(number, Content::Connect(to)));
-        let (own, stream) = tokio::io::duplex(BUFFER);
-        tokio::spawn(self.0.clone().carry(number, connection, own));
+        let (local_end, stream) = tokio::io::duplex(BUFFER);
+        tokio::spawn(self.0.clone().carry(number, connection, local_end));
         Ok(stream)
     }
 
@@ -128,15 +128,15 @@ impl TunnelSession {
     where
         S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
     {
-        let _ended: DropGuard = self.0.ended.clone().drop_guard();
+        let _end_guard: DropGuard = self.0.end_token.clone().drop_guard();
         let (sink, stream) = socket.split();
         let why = tokio::select! {
             why = self.0.receive(stream, accepts) => why,
             why = send(sink, outgoing) => why,
-            () = self.0.ended.cancelled() => "it was closed".to_owned(),
+            () = self.0.end_token.cancelled() => "it was closed".to_owned(),
         };
         for (_, connection) in self.0.connections.lock().drain() {
-            connection.ended.cancel();
+            connection.end_token.cancel();
         }
         why
     }
@@ -205,11 +205,11 @@ impl SharedTunnel {
         let number = frame.connection;
         let connection = self.connections.lock().get(&number).cloned();
         match (frame.content, connection) {
-            (Content::Connect(to), known) => {
-                let wanted = accepts.wanted(to);
-                match (wanted, known) {
-                    (Ok(wanted), None) => match self.add(number, wanted.budget(&self.budget)) {
-                        Ok(connection) => drop(tokio::spawn(self.clone().dial(number, wanted, connection))),
+            (Content::Connect(to), existing) => {
+                let target = accepts.find_target(to);
+                match (target, existing) {
+                    (Ok(target), None) => match self.add(number, target.budget(&self.budget)) {
+                        Ok(connection) => drop(tokio::spawn(self.clone().dial(number, target, connection))),
                         Err(why) => self.queue_control(number, Content::Error(why.to_owned()))?,
                     },
                     (Ok(_), Some(_)) => {
@@ -226,7 +226,7 @@ impl SharedTunnel {
                     }
                 }
             }
-            (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
+            (Content::Announcement(announcement), _) => accepts.take_announcement(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
             // This side has ended the connection, but the other side still sends data for it. The answer is `EOF`,
             // which tells the other side to stop. No answer is sent while the queue is full.
@@ -265,7 +265,7 @@ impl SharedTunnel {
                 Ok(()) => break,
                 Err(full) if std::ptr::eq(full, &*inbox.budget) => tokio::select! {
                     () = released => {}
-                    () = connection.ended.cancelled() => return Ok(()),
+                    () = connection.end_token.cancelled() => return Ok(()),
                     () = &mut slow => {
                         let why = "its reader is too slow, and the other side goes on sending";
                         return self.end(number, connection, why);
@@ -297,20 +297,20 @@ impl SharedTunnel {
         number: i64,
         connection: &Arc<TunnelConnection>,
     ) -> (i64, Arc<TunnelConnection>) {
-        let own = &connection.inbox.budget;
+        let own_budget = &connection.inbox.budget;
         let connections = self.connections.lock();
         let larger = connections.iter().filter(|(_, other)| {
             let budget = &other.inbox.budget;
-            budget.shares_budget(own) && budget.used() > own.used()
+            budget.shares_budget(own_budget) && budget.charged_bytes() > own_budget.charged_bytes()
         });
-        let largest = larger.max_by_key(|(_, other)| other.inbox.budget.used());
+        let largest = larger.max_by_key(|(_, other)| other.inbox.budget.charged_bytes());
         let (number, connection) = largest.unwrap_or((&number, connection));
         (*number, connection.clone())
     }
 
     fn end(&self, number: i64, connection: &TunnelConnection, why: &'static str) -> Result<(), String> {
         tracing::info!(number, why, "a connection in a tunnel is ended");
-        connection.ended.cancel();
+        connection.end_token.cancel();
         connection.inbox.clear();
         self.remove(number);
         self.queue_control(number, Content::Error(why.to_owned()))
@@ -318,8 +318,8 @@ impl SharedTunnel {
 
     /// Queues a frame without data, without waiting. Returns an error if the queue is full.
     fn queue_control(&self, number: i64, content: Content) -> Result<(), String> {
-        let sent = self.control.try_send(Frame::new(number, content));
-        sent.map_err(|_| "the other side does not read what it is sent".to_owned())
+        let outcome = self.control.try_send(Frame::new(number, content));
+        outcome.map_err(|_| "the other side does not read what it is sent".to_owned())
     }
 
     fn add(&self, number: i64, budget: &Arc<Budget>) -> Result<Arc<TunnelConnection>, &'static str> {
@@ -327,7 +327,7 @@ impl SharedTunnel {
         let connection =
             Arc::new(connection.ok_or("the tunnel, or the gateway, has no memory for another connection")?);
         let mut connections = self.connections.lock();
-        if self.ended.is_cancelled() {
+        if self.end_token.is_cancelled() {
             return Err("the tunnel has ended");
         }
         connections.insert(number, connection.clone());
@@ -338,15 +338,15 @@ impl SharedTunnel {
         self.connections.lock().remove(&number);
     }
 
-    async fn dial(self: Arc<Self>, number: i64, wanted: ConnectTarget, connection: Arc<TunnelConnection>) {
-        let ended = connection.ended.clone();
+    async fn dial(self: Arc<Self>, number: i64, target: ConnectTarget, connection: Arc<TunnelConnection>) {
+        let connection_end = connection.end_token.clone();
         let unwanted = async {
             tokio::select! {
-                () = ended.cancelled() => {}
-                () = self.ended.cancelled() => {}
+                () = connection_end.cancelled() => {}
+                () = self.end_token.cancelled() => {}
             }
         };
-        let why = match wanted {
+        let why = match target {
             ConnectTarget::Tcp(address) => {
                 let connected = tokio::select! {
                     connected = connect(&address) => connected,
@@ -377,29 +377,29 @@ impl SharedTunnel {
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        let (read, mut write) = tokio::io::split(stream);
+        let (reader, mut writer) = tokio::io::split(stream);
         let inbox = &connection.inbox;
         let deliver = async {
             while let Some(chunk) = inbox.take().await {
-                if write.write_all(&chunk.bytes).await.is_err() {
+                if writer.write_all(&chunk.bytes).await.is_err() {
                     break;
                 }
-                inbox.delivered(chunk);
+                inbox.record_delivery(chunk);
                 if connection.end_pause() {
                     // `send` fails only if the tunnel has ended.
                     let _ = self.control.send(Frame::new(number, Content::Resume)).await;
                 }
             }
-            let _ = write.shutdown().await;
+            let _ = writer.shutdown().await;
         };
-        let collect = self.collect(number, read, connection.paused.subscribe());
+        let collect = self.collect(number, reader, connection.paused.subscribe());
         tokio::select! {
             // The future `deliver` passes the bytes that have arrived to the reader. It ends after the other side has
             // ended the connection and the reader has all bytes.
             () = deliver => {}
             () = collect => {}
-            () = connection.ended.cancelled() => {}
-            () = self.ended.cancelled() => {}
+            () = connection.end_token.cancelled() => {}
+            () = self.end_token.cancelled() => {}
         }
         let was_known = self.connections.lock().remove(&number).is_some();
         if was_known && !connection.inbox.is_closed() {
@@ -407,12 +407,12 @@ impl SharedTunnel {
             let end = Frame::new(number, Content::Error(EOF.to_owned()));
             tokio::select! {
                 _ = self.data.send(end) => {}
-                () = self.ended.cancelled() => {}
+                () = self.end_token.cancelled() => {}
             }
         }
     }
 
-    async fn collect<S>(&self, number: i64, mut read: ReadHalf<S>, mut paused: watch::Receiver<bool>)
+    async fn collect<S>(&self, number: i64, mut reader: ReadHalf<S>, mut paused: watch::Receiver<bool>)
     where
         S: AsyncRead,
     {
@@ -424,7 +424,7 @@ impl SharedTunnel {
                 return std::future::pending().await;
             }
             buffer.reserve(CHUNK);
-            match read.read_buf(&mut buffer).await {
+            match reader.read_buf(&mut buffer).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }

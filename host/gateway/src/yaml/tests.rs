@@ -1,6 +1,6 @@
 use super::*;
 
-fn converted(text: &str) -> Result<String, String> {
+fn convert(text: &str) -> Result<String, String> {
     match to_json(text.as_bytes(), 1 << 20) {
         Ok(json) => Ok(String::from_utf8(json).unwrap()),
         Err(error) => Err(error.to_string()),
@@ -22,7 +22,7 @@ fn yaml_with_a_single_document_becomes_json() {
         ("keys as go-yaml has them", "1: a\non: b\n0x10: c", r#"{"1":"a","true":"b","16":"c"}"#),
         ("aliases", "a: &x {b: 1}\nc: *x\nd: {<<: *x, e: 2}", r#"{"a":{"b":1},"c":{"b":1},"d":{"b":1,"e":2}}"#),
     ] {
-        assert_eq!(converted(yaml).as_deref(), Ok(json), "{case}");
+        assert_eq!(convert(yaml).as_deref(), Ok(json), "{case}");
     }
 }
 
@@ -36,7 +36,7 @@ fn yaml_without_a_json_equivalent_is_refused() {
         aliases += &format!("a{line}: &a{line} [{entries}]\n");
     }
     let merged = aliases.replace('[', "{<<: [").replace(']', "]}");
-    let much = format!("a: &a {}\nb: [{}]", "x".repeat(1 << 17), ["*a"; 9].join(","));
+    let large_text = format!("a: &a {}\nb: [{}]", "x".repeat(1 << 17), ["*a"; 9].join(","));
     for (case, yaml, part) in [
         ("no YAML", "a: [", "line 1, column 4: this is not YAML"),
         ("a key twice", "a: 1\nb: 2\na: 3\n", "line 3, column 1: the field `a` is written a second time"),
@@ -45,9 +45,9 @@ fn yaml_without_a_json_equivalent_is_refused() {
         ("too deep", &deep, "deeper than 64 levels"),
         ("nested aliases", &aliases, "repeat over 99 times as much as is written"),
         ("nested aliases that are merged", &merged, "repeat over 99 times as much as is written"),
-        ("more than a body may have", &much, "larger than the 1048576 bytes"),
+        ("more than a body may have", &large_text, "larger than the 1048576 bytes"),
     ] {
-        let error = converted(yaml).unwrap_err();
+        let error = convert(yaml).unwrap_err();
         assert!(error.contains(part), "{case}: {error}");
     }
     assert!(

@@ -11,10 +11,10 @@ async fn an_agent_can_report_only_with_its_register_token() {
         let cluster = scene.cluster("dev", None).await;
         let token = scene.register_token(&cluster).await;
         let other = scene.cluster("other", None).await;
-        let others = scene.register_token(&other).await;
+        let other_token = scene.register_token(&other).await;
         for (id, wrong) in [
             (&cluster.id, &b"guessed"[..]),
-            (&cluster.id, &others),
+            (&cluster.id, &other_token),
             (&other.id, &token),
         ] {
             let refused = accounts.report(id, wrong, report("one")).await;
@@ -79,21 +79,21 @@ async fn an_invalid_report_is_refused_with_the_reason() {
         ("ca", "no certificate as PEM"),
         ("token", "not the token of a service account"),
     ] {
-        let mut wrong = report("one");
+        let mut invalid = report("one");
         match field {
-            "local" => wrong.server_addresses = "https://10.0.0.1:6443;https://127.0.0.1:6443".to_owned(),
-            "none" => wrong.server_addresses = ";".to_owned(),
+            "local" => invalid.server_addresses = "https://10.0.0.1:6443;https://127.0.0.1:6443".to_owned(),
+            "none" => invalid.server_addresses = ";".to_owned(),
             "many" => {
                 let servers: Vec<_> = (0..17).map(|last| format!("https://10.0.0.{last}")).collect();
-                wrong.server_addresses = servers.join(";");
+                invalid.server_addresses = servers.join(";");
             }
-            "long" => wrong.server_addresses = "https://10.0.0.1:6443;".repeat(100),
-            "ca" => wrong.ca = "none".to_owned(),
-            _ => wrong.user_token.0 = "two\r\nlines".to_owned(),
+            "long" => invalid.server_addresses = "https://10.0.0.1:6443;".repeat(100),
+            "ca" => invalid.ca = "none".to_owned(),
+            _ => invalid.user_token.0 = "two\r\nlines".to_owned(),
         }
         let refused = scene
             .accounts
-            .report(&cluster.id, &token, wrong)
+            .report(&cluster.id, &token, invalid)
             .await
             .unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
@@ -193,9 +193,9 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
         report_of("kept").await;
         report_of("zebra").await;
         let newest = key(&prepend_key(&scene.key_file()));
-        let done = scene.accounts.reencrypt("test").await.unwrap();
-        assert_eq!((done.tokens, done.skipped.len()), (2, 1), "{done:?}");
-        let skipped = &done.skipped[0];
+        let outcome = scene.accounts.reencrypt("test").await.unwrap();
+        assert_eq!((outcome.tokens, outcome.skipped.len()), (2, 1), "{outcome:?}");
+        let skipped = &outcome.skipped[0];
         for part in ["plain-lost", "add that key", "report again"] {
             assert!(skipped.contains(part), "{skipped}");
         }

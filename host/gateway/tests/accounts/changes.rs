@@ -68,8 +68,12 @@ async fn the_plain_token_of_a_user_is_returned_until_it_is_revoked() {
         assert_eq!((session.user.id, session.token), (alice.id, first.0));
 
         prepend_key(&scene.key_file());
-        let done = accounts.reencrypt("test").await.unwrap();
-        assert_eq!((done.user_tokens, done.skipped.len()), (2, 0), "{done:?}");
+        let outcome = accounts.reencrypt("test").await.unwrap();
+        assert_eq!(
+            (outcome.user_tokens, outcome.skipped.len()),
+            (2, 0),
+            "{outcome:?}"
+        );
         let key = std::fs::read_to_string(scene.key_file()).unwrap();
         std::fs::write(scene.key_file(), key.lines().next().unwrap()).unwrap();
         let other = scene.another().await;
@@ -137,7 +141,7 @@ async fn permissions_are_granted_and_withdrawn() {
         );
         assert_eq!(root.groups, ["ops"]);
         let cluster = scene.cluster("dev", Some(&alice)).await;
-        let of = |user| {
+        let permission_of = |user| {
             let directory = accounts.directory().unwrap();
             directory.permission(user, directory.cluster(&cluster.id).unwrap())
         };
@@ -145,15 +149,15 @@ async fn permissions_are_granted_and_withdrawn() {
             let directory = accounts.directory().unwrap();
             directory.access(user, directory.cluster(&cluster.id).unwrap())
         };
-        assert_eq!(of(&alice), Some(Permission::Write));
-        assert_eq!(of(&bob), None);
-        assert_eq!(of(&root), Some(Permission::Hooks));
+        assert_eq!(permission_of(&alice), Some(Permission::Write));
+        assert_eq!(permission_of(&bob), None);
+        assert_eq!(permission_of(&root), Some(Permission::Hooks));
         for permission in [Permission::Hooks, Permission::Read] {
             accounts
                 .grant("test", &bob, &cluster, Some(Access::Permission(permission)))
                 .await
                 .unwrap();
-            assert_eq!(of(&bob), Some(permission));
+            assert_eq!(permission_of(&bob), Some(permission));
         }
         accounts
             .grant(
@@ -164,7 +168,7 @@ async fn permissions_are_granted_and_withdrawn() {
             )
             .await
             .unwrap();
-        assert_eq!(of(&alice), Some(Permission::Write));
+        assert_eq!(permission_of(&alice), Some(Permission::Write));
         // With `Access::Cluster`, the gateway allows all requests to the cluster. Alice also keeps the right to manage
         // the cluster, because she has created it.
         for user in [&alice, &bob] {
@@ -174,13 +178,13 @@ async fn permissions_are_granted_and_withdrawn() {
             granted.unwrap();
             assert_eq!(access(user), Some(Access::Cluster));
             let directory = accounts.directory().unwrap();
-            let place = AccessTarget::Cluster(cluster.id.clone());
-            assert!(directory.may(user, &place, Permission::Hooks).is_ok());
+            let target = AccessTarget::Cluster(cluster.id.clone());
+            assert!(directory.check_access(user, &target, Permission::Hooks).is_ok());
         }
-        assert_eq!(of(&alice), Some(Permission::Write));
-        assert_eq!(of(&bob), Some(Permission::Read));
+        assert_eq!(permission_of(&alice), Some(Permission::Write));
+        assert_eq!(permission_of(&bob), Some(Permission::Read));
         accounts.grant("test", &bob, &cluster, None).await.unwrap();
-        assert_eq!(of(&bob), None);
+        assert_eq!(permission_of(&bob), None);
         let again = accounts.grant("test", &bob, &cluster, None).await;
         assert!(
             matches!(again, Err(AccountsError::Unknown("permission", _))),
@@ -188,10 +192,10 @@ async fn permissions_are_granted_and_withdrawn() {
         );
 
         accounts.delete_user("test", "plain:bob").await.unwrap();
-        let gone = accounts
+        let refusal = accounts
             .grant("test", &bob, &cluster, Some(Access::Permission(Permission::Read)))
             .await;
-        assert!(matches!(gone, Err(AccountsError::Unknown(..))), "{gone:?}");
+        assert!(matches!(refusal, Err(AccountsError::Unknown(..))), "{refusal:?}");
         accounts.delete_user("test", "plain:alice").await.unwrap();
         assert_eq!(accounts.cluster(&cluster.id).unwrap().creator, UserId::NOBODY);
         accounts.delete_cluster("test", &cluster.id).await.unwrap();
@@ -217,12 +221,12 @@ async fn only_one_of_several_users_or_clusters_with_one_name_is_created() {
             1,
             "{created:?}"
         );
-        let is_exists = |error: &AccountsError| matches!(error, AccountsError::Exists(..));
+        let already_exists = |error: &AccountsError| matches!(error, AccountsError::Exists(..));
         assert!(
             created
                 .iter()
                 .filter_map(|result| result.as_ref().err())
-                .all(is_exists)
+                .all(already_exists)
         );
 
         let name = ClusterName::new("BCS-K8S-1", Some(("project", ClusterType::Kubernetes))).unwrap();
@@ -293,8 +297,12 @@ async fn a_user_creates_a_limited_number_of_clusters() {
             create(Some(&root), format!("r{number}")).await.unwrap();
             create(None, format!("n{number}")).await.unwrap();
         }
-        let one = created.into_iter().find_map(Result::ok).unwrap();
-        scene.accounts.delete_cluster("test", &one.id).await.unwrap();
+        let created_cluster = created.into_iter().find_map(Result::ok).unwrap();
+        scene
+            .accounts
+            .delete_cluster("test", &created_cluster.id)
+            .await
+            .unwrap();
         create(Some(&alice), "d".to_owned()).await.unwrap();
     }
 }
@@ -308,16 +316,16 @@ async fn the_error_for_a_refused_change_says_why() {
         ("", "not a valid group"),
         ("a b", "not a valid group"),
     ] {
-        let made = scene
+        let outcome = scene
             .accounts
             .create_user("test", &name, false, &[group.to_owned()])
             .await;
-        let error = made.unwrap_err().to_string();
+        let error = outcome.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
     for (id, project) in [("", None), ("a/b", None), ("a", Some("../x")), ("a", Some(""))] {
-        let made = ClusterName::new(id, project.map(|project| (project, ClusterType::Mesos)));
-        assert!(made.is_err(), "{id} {project:?}");
+        let cluster_name = ClusterName::new(id, project.map(|project| (project, ClusterType::Mesos)));
+        assert!(cluster_name.is_err(), "{id} {project:?}");
     }
     let alice = scene.user("alice").await;
     for _ in 0..32 {

@@ -39,8 +39,8 @@ async fn revoking_a_token_at_one_gateway_ends_its_requests_at_another() {
         .unwrap()
         .authenticate(&token)
         .unwrap();
-    let place = AccessTarget::Cluster(cluster.id.clone());
-    let watch = |needed| another.accounts.until_denied(&session, &place, needed);
+    let target = AccessTarget::Cluster(cluster.id.clone());
+    let watch = |permission| another.accounts.until_denied(&session, &target, permission);
     let (reading, writing) = (watch(Permission::Read), watch(Permission::Write));
     tokio::pin!(reading, writing);
 
@@ -91,8 +91,8 @@ async fn a_token_that_expires_ends_its_requests() {
         .unwrap()
         .authenticate(token.value.0.as_bytes())
         .unwrap();
-    let place = AccessTarget::Cluster(cluster.id.clone());
-    let denied = scene.accounts.until_denied(&session, &place, Permission::Read);
+    let target = AccessTarget::Cluster(cluster.id.clone());
+    let denied = scene.accounts.until_denied(&session, &target, Permission::Read);
     let denied = tokio::time::timeout(AT_ONCE, denied).await.unwrap();
     assert_eq!(denied, TokenDenied::Expired("plain:alice".to_owned()));
 }
@@ -115,10 +115,10 @@ async fn changed_credentials_reach_all_gateways() {
             let is_there = |directory: &admittance_gateway::accounts::Directory| {
                 let cluster = directory.cluster(&cluster.id);
                 let credentials = cluster.and_then(|cluster| cluster.credentials.as_ref());
-                credentials.is_some_and(|known| known.user_token.0 == value)
+                credentials.is_some_and(|current| current.user_token.0 == value)
             };
-            let seen = other.until("the new token", is_there);
-            tokio::time::timeout(AT_ONCE, seen).await.unwrap();
+            let wait = other.until("the new token", is_there);
+            tokio::time::timeout(AT_ONCE, wait).await.unwrap();
         }
     }
 }
@@ -142,9 +142,9 @@ async fn tokens_work_but_changes_fail_while_the_database_is_unavailable() {
         matches!(refused, Err(AccountsError::Unavailable(_))),
         "{refused:?}"
     );
-    let begin = std::time::Instant::now();
+    let started = std::time::Instant::now();
     while scene.accounts.stale_reason().is_none() {
-        assert!(begin.elapsed() < NEVER);
+        assert!(started.elapsed() < NEVER);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(scene.accounts.directory().unwrap().authenticate(&token).is_ok());
@@ -156,7 +156,7 @@ async fn tokens_work_but_changes_fail_while_the_database_is_unavailable() {
     .await
     .unwrap();
     while scene.accounts.stale_reason().is_some() {
-        assert!(begin.elapsed() < NEVER);
+        assert!(started.elapsed() < NEVER);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let more = scene.token(&alice).await;
@@ -186,12 +186,12 @@ async fn a_restored_backup_of_the_database_is_read() {
     mariadb::shared()
         .run(&database.database, &["DELETE FROM admittance_users"])
         .await;
-    let gone = scene
+    let refusal = scene
         .accounts
         .create_token("test", &alice, DAY)
         .await
         .unwrap_err();
-    assert_eq!(gone, AccountsError::Unknown("user", "plain:alice".to_owned()));
+    assert_eq!(refusal, AccountsError::Unknown("user", "plain:alice".to_owned()));
 }
 
 #[tokio::test]
@@ -205,11 +205,11 @@ async fn a_change_is_committed_although_the_directory_cannot_be_read_again() {
                       VALUES ('unreadable', 0, '', 0)";
     mariadb::shared().run(&database.database, &[unreadable]).await;
     let token = scene.token(&alice).await;
-    let known = scene.accounts.directory().unwrap();
-    assert!(Arc::ptr_eq(&known, &before) && known.authenticate(&token).is_err());
-    let begin = std::time::Instant::now();
+    let stale_directory = scene.accounts.directory().unwrap();
+    assert!(Arc::ptr_eq(&stale_directory, &before) && stale_directory.authenticate(&token).is_err());
+    let started = std::time::Instant::now();
     while scene.accounts.stale_reason().is_none() {
-        assert!(begin.elapsed() < NEVER);
+        assert!(started.elapsed() < NEVER);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let problem = scene.accounts.stale_reason().unwrap();
@@ -221,7 +221,7 @@ async fn a_change_is_committed_although_the_directory_cannot_be_read_again() {
         .until("the token", |directory| directory.authenticate(&token).is_ok())
         .await;
     while scene.accounts.stale_reason().is_some() {
-        assert!(begin.elapsed() < NEVER);
+        assert!(started.elapsed() < NEVER);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

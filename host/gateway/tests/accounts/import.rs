@@ -77,37 +77,37 @@ fn database(scene: &AccountsScene) -> &str {
 async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
     let scene = with_tables(&[]).await;
     let accounts = &scene.accounts;
-    let done = accounts.import("test", &[]).await.unwrap();
+    let outcome = accounts.import("test", &[]).await.unwrap();
     assert_eq!(
         (
-            done.users,
-            done.tokens,
-            done.clusters,
-            done.credentials,
-            done.register_tokens,
-            done.permissions
+            outcome.users,
+            outcome.tokens,
+            outcome.clusters,
+            outcome.credentials,
+            outcome.register_tokens,
+            outcome.permissions
         ),
         (3, 3, 2, 1, 1, 1),
-        "{done:?}"
+        "{outcome:?}"
     );
-    assert_eq!(done.skipped.len(), 4, "{done:?}");
+    assert_eq!(outcome.skipped.len(), 4, "{outcome:?}");
 
     let directory = accounts.directory().unwrap();
-    let authenticated = |token: &str| directory.authenticate(token.as_bytes());
-    let root = authenticated("rootstokenrootstokenrootstoken12").unwrap();
+    let session_of = |token: &str| directory.authenticate(token.as_bytes());
+    let root = session_of("rootstokenrootstokenrootstoken12").unwrap();
     assert!(root.user.is_super_user && root.user.name.as_str() == "plain:root");
     assert_eq!((root.user.id, root.token), (UserId(1), TokenId(11)));
-    let session = authenticated("alicestokenalicestokenalicestok1").unwrap();
+    let session = session_of("alicestokenalicestokenalicestok1").unwrap();
     let alice = session.user;
     assert_eq!((alice.id, session.token), (UserId(5), TokenId(12)));
     // In bcs-api, this user is one of `bootstrap_users` and has the name `admin`. The import has added the kind
     // `plain`.
-    let bootstrap = authenticated("bootstrapbootstrapbootstrapboot1").unwrap();
+    let bootstrap = session_of("bootstrapbootstrapbootstrapboot1").unwrap();
     assert_eq!(
         (bootstrap.user.id, bootstrap.user.name.as_str()),
         (UserId(7), "plain:admin")
     );
-    let expired = authenticated("oldtokenoldtokenoldtokenoldtoken");
+    let expired = session_of("oldtokenoldtokenoldtokenoldtoken");
     assert_eq!(expired.unwrap_err(), TokenDenied::Unknown);
     let plain = directory.by_identifier("plain-dev-AbCdEfGh12345678").unwrap();
     assert_eq!(plain.creator, alice.id);
@@ -173,12 +173,12 @@ async fn importing_again_copies_only_new_rows_and_restores_no_deleted_ones() {
     let again = accounts.import("test", &[]).await.unwrap();
     assert_eq!((again.users, again.tokens, again.clusters), (1, 1, 0));
     let directory = accounts.directory().unwrap();
-    for gone in [
+    for removed_token in [
         "alicestokenalicestokenalicestok1",
         "rootstokenrootstokenrootstoken12",
     ] {
         assert_eq!(
-            directory.authenticate(gone.as_bytes()).unwrap_err(),
+            directory.authenticate(removed_token.as_bytes()).unwrap_err(),
             TokenDenied::Unknown
         );
     }
@@ -246,11 +246,14 @@ async fn conflicting_users_are_replaced_only_on_request() {
         .await
         .unwrap();
     let replace = ["dan", "alice", "carol", "nobody"].map(|name| UserName::plain(name).unwrap());
-    let done = accounts.import("test", &replace).await.unwrap();
-    assert_eq!(done.replaced, ["plain:dan", "plain:alice"]);
+    let outcome = accounts.import("test", &replace).await.unwrap();
+    assert_eq!(outcome.replaced, ["plain:dan", "plain:alice"]);
     let directory = accounts.directory().unwrap();
-    for gone in [&dans, &alices] {
-        assert_eq!(directory.authenticate(gone).unwrap_err(), TokenDenied::Unknown);
+    for replaced_token in [&dans, &alices] {
+        assert_eq!(
+            directory.authenticate(replaced_token).unwrap_err(),
+            TokenDenied::Unknown
+        );
     }
     assert_eq!(directory.user(UserId(1)).unwrap().name.as_str(), "plain:root");
     assert_eq!(directory.user(bystander.id), Some(&bystander));
@@ -274,10 +277,10 @@ async fn credentials_with_an_unusable_ca_are_not_imported() {
          WHERE cluster_id = 'plain-dev'",
     ])
     .await;
-    let done = scene.accounts.import("test", &[]).await.unwrap();
-    let skipped = done.skipped.join("\n");
+    let outcome = scene.accounts.import("test", &[]).await.unwrap();
+    let skipped = outcome.skipped.join("\n");
     assert!(
-        done.credentials == 0 && skipped.contains("credentials of plain-dev: cacert_data: "),
+        outcome.credentials == 0 && skipped.contains("credentials of plain-dev: cacert_data: "),
         "{skipped}"
     );
 }

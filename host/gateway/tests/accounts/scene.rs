@@ -69,13 +69,17 @@ impl AccountsScene {
         self.directory.path().join("keys")
     }
 
-    /// Waits until the directory of the gateway fulfils the condition `is`, and returns the directory.
-    pub(crate) async fn until(&self, what: &str, is: impl Fn(&Directory) -> bool) -> Arc<Directory> {
+    /// Waits until the directory of the gateway fulfils `condition`, and returns the directory.
+    pub(crate) async fn until(
+        &self,
+        description: &str,
+        condition: impl Fn(&Directory) -> bool,
+    ) -> Arc<Directory> {
         let mut changes = self.accounts.changes();
-        let like_this = changes.wait_for(|directory| directory.as_deref().is_some_and(&is));
-        match tokio::time::timeout(NEVER, like_this).await {
-            Ok(found) => found.unwrap().clone().unwrap(),
-            Err(_) => panic!("waited for: {what}; {:?}", self.accounts.stale_reason()),
+        let waiting = changes.wait_for(|directory| directory.as_deref().is_some_and(&condition));
+        match tokio::time::timeout(NEVER, waiting).await {
+            Ok(current) => current.unwrap().clone().unwrap(),
+            Err(_) => panic!("waited for: {description}; {:?}", self.accounts.stale_reason()),
         }
     }
 

@@ -10,12 +10,12 @@ fn location(text: &str) -> FieldLocation {
 }
 
 fn applied(
-    at: &str,
+    location_text: &str,
     tests: &[(&str, bool)],
     mutation: Mutation,
     object: &Value,
 ) -> Result<Option<Value>, String> {
-    let mut mutator = Mutator::new("m", location(at), mutation);
+    let mut mutator = Mutator::new("m", location(location_text), mutation);
     for (path, must_exist) in tests {
         mutator.test(&location(path), *must_exist).unwrap();
     }
@@ -28,7 +28,7 @@ fn applied(
     let is_changed = mutator
         .apply(&mut after, &metadata, &mut Growth::for_size(0, deadline))
         .map_err(|failure| failure.message)?;
-    assert_eq!(is_changed, after != *object, "{at}: {after}");
+    assert_eq!(is_changed, after != *object, "{location_text}: {after}");
     Ok(is_changed.then_some(after))
 }
 
@@ -184,8 +184,8 @@ fn a_value_is_set_at_its_location() {
     }
     let services = json!({"spec": {"ports": [{"port": 80}, {"port": "80"}]}});
     let expected = json!({"spec": {"ports": [{"port": 80, "name": "http"}, {"port": "80"}]}});
-    let found = applied("spec.ports[port: 80].name", &[], assign("http"), &services);
-    assert_eq!(found, Ok(Some(expected)), "a number is not a string");
+    let changed_services = applied("spec.ports[port: 80].name", &[], assign("http"), &services);
+    assert_eq!(changed_services, Ok(Some(expected)), "a number is not a string");
 }
 
 /// Sources: Gatekeeper 3.x, pkg/mutation/mutators/modifyset/modify_set_mutator_test.go for lists, and

@@ -14,7 +14,8 @@ fn items(key: &str, value: Option<Value>) -> Step {
 /// Source: Gatekeeper 3.x, pkg/mutation/path/parser/parser_test.go, and the tests of its scanner.
 #[test]
 fn a_location_is_parsed_into_steps() {
-    let containers = |of: Step, then: &str| vec![field("spec"), field("containers"), of, field(then)];
+    let containers =
+        |item_step: Step, then: &str| vec![field("spec"), field("containers"), item_step, field(then)];
     for (text, expected) in [
         ("single_field", vec![field("single_field")]),
         (r#""sp\"ec""#, vec![field("sp\"ec")]),

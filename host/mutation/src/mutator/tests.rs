@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::*;
 
-fn assign(name: &str, at: &str, value: impl Into<Value>) -> Mutator {
+fn assign(name: &str, location: &str, value: impl Into<Value>) -> Mutator {
     Mutator::new(
         name,
-        FieldLocation::parse(at).unwrap(),
+        FieldLocation::parse(location).unwrap(),
         Mutation::Assign(value.into()),
     )
 }
@@ -125,7 +125,7 @@ async fn a_mutator_applies_only_to_requests_and_labels_that_it_selects() {
 /// Source: Gatekeeper 3.x, pkg/mutation/path/tester/tester_test.go.
 #[test]
 fn invalid_path_tests_are_refused() {
-    let at = |text: &str| FieldLocation::parse(text).unwrap();
+    let parse_location = |text: &str| FieldLocation::parse(text).unwrap();
     for (tests, expected) in [
         (
             &[
@@ -155,14 +155,18 @@ fn invalid_path_tests_are_refused() {
             Some("spec.containers must not exist"),
         ),
     ] {
-        let mut mutator = Mutator::new("m", at("spec.containers[name: foo].image"), Mutation::AssignName);
-        let found = tests
+        let mut mutator = Mutator::new(
+            "m",
+            parse_location("spec.containers[name: foo].image"),
+            Mutation::AssignName,
+        );
+        let outcome = tests
             .iter()
-            .try_for_each(|(path, must_exist)| mutator.test(&at(path), *must_exist));
-        match (found, expected) {
+            .try_for_each(|(path, must_exist)| mutator.test(&parse_location(path), *must_exist));
+        match (outcome, expected) {
             (Ok(()), None) => {}
             (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
-            (found, expected) => panic!("{tests:?}: {found:?}, and not {expected:?}"),
+            (outcome, expected) => panic!("{tests:?}: {outcome:?}, and not {expected:?}"),
         }
     }
 }

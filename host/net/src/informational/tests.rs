@@ -16,7 +16,7 @@ use crate::causes::{chain, find};
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-fn requested() -> ConnectionState {
+fn connection_after_request() -> ConnectionState {
     let mut connection = ConnectionState::Idle;
     connection.count_sent(b"GET / HTTP/1.1\r\n\r\n");
     connection
@@ -24,26 +24,26 @@ fn requested() -> ConnectionState {
 
 #[test]
 fn informational_responses_are_counted_however_their_bytes_are_split() {
-    let early = b"HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n";
-    for (name, one, is_counted) in [
+    let early_hints = b"HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n";
+    for (name, head, is_counted) in [
         ("continue", CONTINUE, true),
-        ("early hints", early, true),
+        ("early hints", early_hints, true),
         ("version 1.0", b"HTTP/1.0 102\n\n", true),
         ("after an empty line", b"\r\n\nHTTP/1.1 100 \r\n\r\n", true),
         ("final", OK, false),
         ("switching", b"HTTP/1.1 101 Switching Protocols\r\n\r\n", false),
         ("another protocol", b"SSH-2.0-0100\r\n\r\n", false),
     ] {
-        let all = one.repeat(Credit::PER_REQUEST.heads + 1);
+        let all = head.repeat(Credit::PER_REQUEST.heads + 1);
         for part in [1, 7, all.len()] {
-            let mut connection = requested();
+            let mut connection = connection_after_request();
             let refused = all
                 .chunks(part)
                 .any(|bytes| connection.count_received(bytes).is_err());
             assert_eq!(refused, is_counted, "{name} in parts of {part}");
         }
-        let mut connection = requested();
-        let within = one.repeat(Credit::PER_REQUEST.heads);
+        let mut connection = connection_after_request();
+        let within = head.repeat(Credit::PER_REQUEST.heads);
         assert_eq!(connection.count_received(&within), Ok(0), "{name}");
     }
 }
@@ -52,8 +52,11 @@ fn informational_responses_are_counted_however_their_bytes_are_split() {
 fn informational_responses_are_limited_but_bodies_are_not() {
     let mut large = b"HTTP/1.1 103 Early Hints\r\nlink: ".to_vec();
     large.resize(Credit::PER_REQUEST.bytes + 1, b'x');
-    assert_eq!(requested().count_received(&large), Err(TooManyInformational));
-    let mut connection = requested();
+    assert_eq!(
+        connection_after_request().count_received(&large),
+        Err(TooManyInformational)
+    );
+    let mut connection = connection_after_request();
     assert_eq!(connection.count_received(OK), Ok(0));
     assert_eq!(
         connection.count_received(&CONTINUE.repeat(10_000)),
@@ -70,7 +73,7 @@ fn informational_responses_are_limited_but_bodies_are_not() {
 
 #[test]
 fn each_request_has_its_own_limit_of_informational_responses() {
-    let mut connection = requested();
+    let mut connection = connection_after_request();
     for _ in 0..3 {
         assert_eq!(
             connection.count_received(&CONTINUE.repeat(Credit::PER_REQUEST.heads)),
@@ -120,7 +123,7 @@ async fn exchange(
     let (client, server) = duplex(64 << 10);
     let count = replies.len();
     tokio::spawn(serve(server, is_http2, replies, is_endless));
-    let stream = limited(TokioIo::new(client));
+    let stream = limit_informational(TokioIo::new(client));
     let request = || {
         Request::get("http://a.example/")
             .body(Empty::<Bytes>::new())
@@ -157,10 +160,10 @@ async fn serve(mut server: DuplexStream, is_http2: bool, replies: Vec<Vec<u8>>, 
     }
     for reply in replies {
         loop {
-            let read = server.read(&mut buffer).await.unwrap();
+            let length = server.read(&mut buffer).await.unwrap();
             let headers = frame(HEADERS, 5, 0, &[])[3..5].to_vec();
-            let read = &buffer[..read];
-            if !is_http2 || read.windows(2).any(|bytes| bytes == headers) {
+            let request_bytes = &buffer[..length];
+            if !is_http2 || request_bytes.windows(2).any(|bytes| bytes == headers) {
                 break;
             }
         }
@@ -254,7 +257,7 @@ impl AsyncWrite for AlwaysReady {
 async fn a_large_write_yields_to_other_tasks() {
     const LARGE: usize = 16 << 20;
     for is_vectored in [false, true] {
-        let mut limited = limited(TokioIo::new(AlwaysReady));
+        let mut limited = limit_informational(TokioIo::new(AlwaysReady));
         let stream = limited.inner_mut();
         let body = vec![0; LARGE];
         let mut written = 0;
@@ -277,7 +280,7 @@ async fn a_large_write_yields_to_other_tasks() {
 
 #[tokio::test]
 async fn reads_yield_to_other_tasks_on_every_type_of_connection() {
-    let mut endless = limited(TokioIo::new(AlwaysReady));
+    let mut endless = limit_informational(TokioIo::new(AlwaysReady));
     let other = tokio::spawn(async {});
     let mut buffer = [0; 16];
     let reading = async {

@@ -130,12 +130,12 @@ impl Activity {
         self.0.state.lock().last_bytes = Instant::now();
     }
 
-    /// Records that the head of a request is complete. `ended` is cancelled when the connection must end.
+    /// Records that the head of a request is complete. `end_token` is cancelled when the connection must end.
     pub(super) fn begin_request(
         &self,
         client: SocketAddr,
         is_http2: bool,
-        ended: CancellationToken,
+        end_token: CancellationToken,
     ) -> BodyTransfer {
         let mut state = self.0.state.lock();
         if state.requests_in_flight == 0 {
@@ -149,10 +149,10 @@ impl Activity {
             client,
             self.0.limits.transfer,
             RequestInFlight(self.clone()),
-            ended,
+            end_token,
         );
         state.transfers.retain(|transfer| transfer.strong_count() > 0);
-        state.transfers.push(transfer.watched());
+        state.transfers.push(transfer.downgrade());
         self.reschedule(state);
         transfer
     }
@@ -168,7 +168,7 @@ impl Activity {
     }
 
     /// Waits until the connection must be closed, and returns the reason. Meanwhile, aborts bodies that stall.
-    pub(super) async fn expired(&self) -> ConnectionExpiry {
+    pub(super) async fn until_expired(&self) -> ConnectionExpiry {
         loop {
             let is_earlier = self.0.is_earlier.notified();
             let next = self.next();
@@ -258,7 +258,7 @@ mod tests {
 
     async fn expiry_after(activity: &Activity) -> (ConnectionExpiry, Duration) {
         let started = Instant::now();
-        (activity.expired().await, started.elapsed())
+        (activity.until_expired().await, started.elapsed())
     }
 
     fn about(duration: Duration, expected: Duration) -> bool {

@@ -123,16 +123,16 @@ impl<H: RequestHandler> ClientConnection<H> {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let activity = Activity::new(self.limits);
-        let ended = CancellationToken::new();
+        let end_token = CancellationToken::new();
         let (stream, mut released) = TrackedStream::track(stream, activity.clone());
-        let expiry = self.exchange(stream, &mut tls, &activity, &ended).await;
+        let expiry = self.exchange(stream, &mut tls, &activity, &end_token).await;
         match (expiry, released.try_recv()) {
             (Some(ConnectionExpiry::Head), Ok(stream)) => self.reply_timeout(stream).await,
             (Some(expiry), _) => tracing::debug!(?expiry, "the connection is closed"),
             // hyper has finished with the connection, but the stream was not dropped. So the connection has become a
             // tunnel, which still uses the stream.
             (None, Err(oneshot::error::TryRecvError::Empty)) => {
-                self.watch_tunnel(&mut released, &mut tls, &activity, &ended)
+                self.watch_tunnel(&mut released, &mut tls, &activity, &end_token)
                     .await;
             }
             (None, _) => {}
@@ -145,7 +145,7 @@ impl<H: RequestHandler> ClientConnection<H> {
         stream: TrackedStream<S>,
         tls: &mut Option<TlsConnection>,
         activity: &Activity,
-        ended: &CancellationToken,
+        end_token: &CancellationToken,
     ) -> Option<ConnectionExpiry>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -158,7 +158,7 @@ impl<H: RequestHandler> ClientConnection<H> {
         let certificate = presented.map(|presented| ClientCertificate(Arc::new(presented.clone())));
         let service = service_fn(|mut request: Request<Incoming>| {
             let is_http2 = request.version() == Version::HTTP_2;
-            let transfer = activity.begin_request(client.address, is_http2, ended.clone());
+            let transfer = activity.begin_request(client.address, is_http2, end_token.clone());
             let handler = self.handler.clone();
             request.extensions_mut().insert(client);
             if let Some(certificate) = &certificate {
@@ -175,7 +175,7 @@ impl<H: RequestHandler> ClientConnection<H> {
         builder.http2().timer(TokioTimer::new());
         let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let (mut stopped, mut is_stopping) = (WhenWoken::new(self.stop.graceful.cancelled()), false);
-        let mut expired = WhenWoken::new(activity.expired());
+        let mut expired = WhenWoken::new(activity.until_expired());
         let mut grace = None;
         loop {
             tokio::select! {
@@ -190,7 +190,7 @@ impl<H: RequestHandler> ClientConnection<H> {
                     is_stopping = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = revoked(tls), if grace.is_none() => {
+                () = until_revoked(tls), if grace.is_none() => {
                     grace = Some(Instant::now() + REVOKED_GRACE);
                     tracing::info!(client = %self.address, "{REVOKED}: its connection is closed");
                     connection.as_mut().graceful_shutdown();
@@ -206,12 +206,12 @@ impl<H: RequestHandler> ClientConnection<H> {
         released: &mut oneshot::Receiver<S>,
         tls: &mut Option<TlsConnection>,
         activity: &Activity,
-        ended: &CancellationToken,
+        end_token: &CancellationToken,
     ) {
         let limit = self.limits.transfer.stream;
         tokio::select! {
             _ = &mut *released => return,
-            () = revoked(tls) => {
+            () = until_revoked(tls) => {
                 tracing::info!(client = %self.address, "{REVOKED}: its tunnel is closed");
             }
             () = activity.silent_for(limit) => {
@@ -219,7 +219,7 @@ impl<H: RequestHandler> ClientConnection<H> {
                 tracing::info!(client = %self.address, ?limit, "a tunnel was idle for too long and is closed");
             }
         }
-        ended.cancel();
+        end_token.cancel();
         let _ = released.await;
     }
 
@@ -249,7 +249,7 @@ impl<H: RequestHandler> ClientConnection<H> {
     }
 }
 
-async fn revoked(tls: &mut Option<TlsConnection>) {
+async fn until_revoked(tls: &mut Option<TlsConnection>) {
     match tls {
         Some(tls) => tls.revoked().await,
         None => std::future::pending().await,

@@ -26,14 +26,14 @@ impl<S> TrackedStream<S> {
 }
 
 impl<S> StreamObserver<S> for Tracker<S> {
-    fn received(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn observe_received(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !bytes.is_empty() {
             self.activity.record_received(bytes);
         }
         Ok(0)
     }
 
-    fn sent(&mut self, _slices: &[io::IoSlice<'_>], _written: usize) {
+    fn observe_sent(&mut self, _slices: &[io::IoSlice<'_>], _written: usize) {
         self.activity.record_sent();
     }
 

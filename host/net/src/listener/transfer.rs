@@ -66,7 +66,7 @@ impl std::error::Error for Stall {}
 pub struct BodyTransfer {
     shared: Arc<TransferState>,
     _in_flight: RequestInFlight,
-    ended: CancellationToken,
+    end_token: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -126,8 +126,8 @@ impl Flow {
         if self.waited < limits.client {
             return false;
         }
-        let needed = self.waited.as_secs_f64() * as_float(limits.minimum_rate);
-        let is_slow = as_float(self.bytes) < needed;
+        let minimum_bytes = self.waited.as_secs_f64() * as_float(limits.minimum_rate);
+        let is_slow = as_float(self.bytes) < minimum_bytes;
         (self.bytes, self.waited) = (0, Duration::ZERO);
         is_slow
     }
@@ -150,7 +150,7 @@ impl BodyTransfer {
         client: SocketAddr,
         limits: TransferLimits,
         in_flight: RequestInFlight,
-        ended: CancellationToken,
+        end_token: CancellationToken,
     ) -> Self {
         let flows = Flows {
             request: Flow::default(),
@@ -166,11 +166,11 @@ impl BodyTransfer {
         Self {
             shared: Arc::new(shared),
             _in_flight: in_flight,
-            ended,
+            end_token,
         }
     }
 
-    pub(super) fn watched(&self) -> Weak<TransferState> {
+    pub(super) fn downgrade(&self) -> Weak<TransferState> {
         Arc::downgrade(&self.shared)
     }
 
@@ -210,7 +210,7 @@ impl BodyTransfer {
 
     /// Returns a token that is cancelled when the client's connection, or the tunnel that it has become, must end.
     pub fn connection_ended(&self) -> CancellationToken {
-        self.ended.clone()
+        self.end_token.clone()
     }
 
     /// Returns the reason why the request's body was aborted, or `None` if it was not.
@@ -219,7 +219,7 @@ impl BodyTransfer {
     }
 
     /// Waits until the request's body is aborted, and returns the reason.
-    pub async fn stalled(&self) -> Stall {
+    pub async fn until_stalled(&self) -> Stall {
         loop {
             let notified = self.shared.stalled.notified();
             if let Some(stall) = self.stall() {
@@ -341,9 +341,9 @@ impl LimitedBody {
             }
             Poll::Ready(Some(Ok(frame))) => frame,
             end @ Poll::Ready(None | Some(Err(_))) => {
-                let ended = flow.end();
+                let released_body = flow.end();
                 drop(flows);
-                drop(ended);
+                drop(released_body);
                 self.transfer = None;
                 return Ok(end);
             }
@@ -413,8 +413,8 @@ impl http_body::Body for LimitedBody {
 impl Drop for LimitedBody {
     fn drop(&mut self) {
         // `flows` is unlocked before the body is dropped, because dropping it may take other locks.
-        let ended = self.shared.flows.lock().flow(self.direction).end();
-        drop(ended);
+        let released_body = self.shared.flows.lock().flow(self.direction).end();
+        drop(released_body);
     }
 }
 

@@ -33,7 +33,7 @@ impl CertificateValidity {
     pub(super) fn expiry(&self, now: SystemTime) -> Option<CertificateExpiry> {
         match self.not_after.duration_since(now) {
             Err(_) => Some(CertificateExpiry::Expired),
-            Ok(left) => (left < SOON).then_some(CertificateExpiry::Soon),
+            Ok(remaining) => (remaining < SOON).then_some(CertificateExpiry::Soon),
         }
     }
 

@@ -63,11 +63,15 @@ fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     if let Some(roots) = ROOTS.get() {
         return Ok(roots.clone());
     }
-    let found = rustls_native_certs::load_native_certs();
+    let native_certificates = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.certs);
+    roots.add_parsable_certificates(native_certificates.certs);
     if roots.is_empty() {
-        let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        let reasons: Vec<String> = native_certificates
+            .errors
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         return Err(TlsError::NoSystemAuthority {
             details: match reasons.as_slice() {
                 [] => String::new(),

@@ -28,13 +28,13 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
 
 /// Reads the certificates in text in the PEM format. It is an error if there are none.
 pub fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
-    let found: Vec<_> = CertificateDer::pem_slice_iter(text)
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(text)
         .collect::<Result<_, _>>()
         .map_err(|error| PemError::Malformed(error.to_string()))?;
-    if found.is_empty() {
+    if certificates.is_empty() {
         Err(PemError::Missing("CERTIFICATE"))
     } else {
-        Ok(found)
+        Ok(certificates)
     }
 }
 

@@ -43,7 +43,7 @@ static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let all: Vec<Algorithm> = std::iter::once(&ShortRsa as Algorithm)
         .chain(usual.all.iter().copied())
         .collect();
-    let others = usual.mapping.iter().copied().filter(|(scheme, _)| {
+    let other_mappings = usual.mapping.iter().copied().filter(|(scheme, _)| {
         !matches!(
             scheme,
             SignatureScheme::RSA_PKCS1_SHA256
@@ -54,7 +54,7 @@ static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     });
     let short: &'static [Algorithm] = &[&ShortRsa];
     let mapping: Vec<_> = std::iter::once((SignatureScheme::RSA_PKCS1_SHA256, short))
-        .chain(others)
+        .chain(other_mappings)
         .collect();
     // rustls requires `'static` slices, so these lists are leaked, but only once per process.
     WebPkiSupportedAlgorithms {

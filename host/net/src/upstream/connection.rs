@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower::{BoxError, ServiceExt, service_fn, timeout::Timeout, util::BoxCloneSyncService};
 
 use crate::{
-    informational::{LimitedStream, limited},
+    informational::{LimitedStream, limit_informational},
     tls::ClientTls,
 };
 
@@ -144,7 +144,7 @@ pub(crate) fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> Ups
     // Each connection uses the current TLS configuration. TLS sessions are resumed until the configuration changes.
     let connector = service_fn(move |server: Uri| {
         HttpsConnector::new(dial.clone(), tls.current(), false, names.clone())
-            .map_response(limited)
+            .map_response(limit_informational)
             .oneshot(server)
     });
     BoxCloneSyncService::new(Timeout::new(connector, connect_timeout))

@@ -80,10 +80,10 @@ fn strip(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
-    let listed: Vec<HeaderName> = tokens(headers, &CONNECTION)
+    let connection_headers: Vec<HeaderName> = tokens(headers, &CONNECTION)
         .filter_map(|token| token.parse().ok())
         .collect();
-    for name in listed.iter().chain(&HOP_BY_HOP) {
+    for name in connection_headers.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
 }
@@ -115,7 +115,7 @@ mod tests {
         head
     }
 
-    fn sorted(headers: &HeaderMap) -> Vec<(&str, &str)> {
+    fn sorted_pairs(headers: &HeaderMap) -> Vec<(&str, &str)> {
         let mut all: Vec<_> = headers
             .iter()
             .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
@@ -145,7 +145,7 @@ mod tests {
         assert!(!is_upgrade(&Request::from_parts(request.clone(), ())));
         prepare_request(&mut request, false);
         assert_eq!(
-            sorted(&request.headers),
+            sorted_pairs(&request.headers),
             [
                 ("connection", "te"),
                 ("te", "trailers"),
@@ -177,7 +177,7 @@ mod tests {
         let mut switching = response();
         prepare_response(&mut switching, true);
         assert_eq!(
-            sorted(switching.headers()),
+            sorted_pairs(switching.headers()),
             [("connection", "upgrade"), ("upgrade", "websocket")]
         );
         let mut plain = response();

@@ -47,8 +47,8 @@ impl UpstreamHealth {
     fn record_down(&self, reason: String) {
         let is_new = self.is_up();
         let mut last = self.last_downtime.lock();
-        let begun = last.take().filter(|_| !is_new);
-        let since = begun.map_or_else(SystemTime::now, |begun| begun.since);
+        let ongoing_downtime = last.take().filter(|_| !is_new);
+        let since = ongoing_downtime.map_or_else(SystemTime::now, |ongoing_downtime| ongoing_downtime.since);
         *last = Some(Downtime { since, reason });
     }
 

@@ -67,7 +67,10 @@ impl UpstreamServer {
     pub fn is_at(&self, listener: SocketAddr) -> bool {
         let (ip, port) = (listener.ip(), if self.is_tls() { 443 } else { 80 });
         let is_local = match self.authority.host().trim_matches(['[', ']']).parse::<IpAddr>() {
-            Ok(own) => own == ip || own.is_loopback() && ip.is_unspecified() && own.is_ipv4() == ip.is_ipv4(),
+            Ok(address) => {
+                address == ip
+                    || address.is_loopback() && ip.is_unspecified() && address.is_ipv4() == ip.is_ipv4()
+            }
             Err(_) => self.authority.host() == "localhost" && (ip.is_loopback() || ip.is_unspecified()),
         };
         is_local && self.authority.port_u16().unwrap_or(port) == listener.port()

@@ -92,56 +92,60 @@ pub(super) struct ServerSet {
     pub(super) choice: Choice,
     turn: AtomicUsize,
     followed: Option<watch::Receiver<Arc<FollowedServers>>>,
-    known: Mutex<KnownServers>,
+    known_servers: Mutex<KnownServers>,
 }
 
 #[derive(Debug)]
 struct KnownServers {
     /// The registered servers from which `targets` was made; `None` if the servers are configured.
-    of: Option<Arc<FollowedServers>>,
+    source: Option<Arc<FollowedServers>>,
     targets: Arc<[Arc<ServerTarget>]>,
 }
 
 impl ServerSet {
     pub(super) fn new(servers: Servers, choice: Choice) -> Self {
-        let (listed, followed) = match servers {
+        let (initial_servers, followed) = match servers {
             Servers::Listed(servers) => (servers, None),
             Servers::Followed(followed) => (Vec::new(), Some(followed)),
         };
-        let targets = listed
+        let targets = initial_servers
             .into_iter()
             .map(|server| ServerTarget::new(server, String::new()));
         Self {
             choice,
             turn: AtomicUsize::new(0),
             followed,
-            known: Mutex::new(KnownServers {
-                of: None,
+            known_servers: Mutex::new(KnownServers {
+                source: None,
                 targets: targets.collect(),
             }),
         }
     }
 
     pub(super) fn targets(&self) -> Arc<[Arc<ServerTarget>]> {
-        let mut known = self.known.lock();
+        let mut known_servers = self.known_servers.lock();
         if let Some(followed) = &self.followed {
             let followed = followed.borrow().clone();
-            if !known.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &followed)) {
+            if !known_servers
+                .source
+                .as_ref()
+                .is_some_and(|source| Arc::ptr_eq(source, &followed))
+            {
                 // A server keeps its health state as long as its registration stays the same. If the server registers
                 // again, it gets a new name, and counts as a new server.
                 let target = |followed: &FollowedServer| {
-                    let is_it = |target: &&Arc<ServerTarget>| {
+                    let is_same = |target: &&Arc<ServerTarget>| {
                         target.server == followed.server && target.name == followed.name
                     };
-                    let before = known.targets.iter().find(is_it).cloned();
+                    let before = known_servers.targets.iter().find(is_same).cloned();
                     before
                         .unwrap_or_else(|| ServerTarget::new(followed.server.clone(), followed.name.clone()))
                 };
-                known.targets = followed.servers.iter().map(target).collect();
-                known.of = Some(followed);
+                known_servers.targets = followed.servers.iter().map(target).collect();
+                known_servers.source = Some(followed);
             }
         }
-        known.targets.clone()
+        known_servers.targets.clone()
     }
 
     /// Returns the servers to try for one request, `avoided` ones last. Waits up to `patience` until servers are known.

@@ -114,11 +114,11 @@ impl Host {
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.peek().await?.set()?;
         let in_force = self.0.stores.set_of(&self.0.live.load().entry);
-        let read = move || {
+        let read_documents = move || {
             let usable = set.usable(in_force.files(), OnBadDefinition::ServeRest);
             usable.set.documents()
         };
-        Ok(blocking(read).await?)
+        Ok(blocking(read_documents).await?)
     }
 
     /// Returns the definitions from which a chain of the live table was built. After a rollback, or while the current
@@ -140,12 +140,17 @@ impl Host {
     /// # Errors
     ///
     /// Fails, and changes nothing, if the text is invalid, the table cannot be built, or the store cannot be written.
-    pub async fn apply(&self, text: &str, name: &str, how: &Application) -> Result<Applied, ChangeError> {
-        let (text, name, expected) = (text.to_owned(), name.to_owned(), how.expected);
+    pub async fn apply(
+        &self,
+        text: &str,
+        name: &str,
+        application: &Application,
+    ) -> Result<Applied, ChangeError> {
+        let (text, name, expected) = (text.to_owned(), name.to_owned(), application.expected);
         let edit = move |set: &DefinitionSet, stores: &Stores| {
             set.apply(&text, &name, expected, &|id| stores.destination(id))
         };
-        self.change(how, Origin::Applied, Arc::new(edit)).await
+        self.change(application, Origin::Applied, Arc::new(edit)).await
     }
 
     /// Deletes a definition.
@@ -154,10 +159,10 @@ impl Host {
     ///
     /// Fails, and changes nothing, if the definition does not exist, the remaining definitions cannot be loaded, or the
     /// store cannot be written.
-    pub async fn delete(&self, id: &DefinitionId, how: &Application) -> Result<Applied, ChangeError> {
+    pub async fn delete(&self, id: &DefinitionId, application: &Application) -> Result<Applied, ChangeError> {
         let id = id.clone();
         let edit = move |set: &DefinitionSet, _: &Stores| set.delete(&id);
-        self.change(how, Origin::Deleted, Arc::new(edit)).await
+        self.change(application, Origin::Deleted, Arc::new(edit)).await
     }
 
     /// Promotes the candidate of a stage: the candidate replaces the stage's plugin.
@@ -165,18 +170,18 @@ impl Host {
     /// # Errors
     ///
     /// Fails, and changes nothing, if the stage has no candidate, or the store cannot be written.
-    pub async fn promote(&self, stage: &StageId, how: &Application) -> Result<Applied, ChangeError> {
+    pub async fn promote(&self, stage: &StageId, application: &Application) -> Result<Applied, ChangeError> {
         let origin = Origin::Promoted {
             stage: stage.to_string(),
         };
         let stage = stage.clone();
         let edit = move |set: &DefinitionSet, _: &Stores| set.promote(&stage);
-        self.change(how, origin, Arc::new(edit)).await
+        self.change(application, origin, Arc::new(edit)).await
     }
 
     async fn change(
         &self,
-        how: &Application,
+        application: &Application,
         origin: Origin,
         edit: Arc<Edit>,
     ) -> Result<Applied, ChangeError> {
@@ -187,7 +192,7 @@ impl Host {
                 let has_history = state.history.is_on_disk();
                 (state.source.clone(), self.table().revision(), has_history)
             };
-            let needs_history = !how.dry_run && !has_history;
+            let needs_history = !application.dry_run && !has_history;
             if needs_history && self.0.stores.are_files() {
                 return Err(ChangeError::NoHistory);
             }
@@ -197,7 +202,7 @@ impl Host {
                 }
                 error => error,
             })?;
-            let store = if how.dry_run {
+            let store = if application.dry_run {
                 None
             } else {
                 self.0.stores.of_changes(&plan.change.files)?
@@ -208,11 +213,14 @@ impl Host {
             // A change fetches only the modules that it needs, so it does not wait for the servers of other modules.
             let modules = Modules::Current(FetchScope::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
-            let built = source.build(plan.usable.clone(), modules, purpose).await?;
-            let hash = built.hash;
-            let done = self.finish(plan, built, store, base, how, origin.clone()).await?;
-            if let Some(mut applied) = done {
-                applied.waits = self.0.goes_live_on_request && !how.dry_run && !self.until_live(hash).await;
+            let built_table = source.build(plan.usable.clone(), modules, purpose).await?;
+            let hash = built_table.hash;
+            let finished_change = self
+                .finish(plan, built_table, store, base, application, origin.clone())
+                .await?;
+            if let Some(mut applied) = finished_change {
+                applied.waits =
+                    self.0.goes_live_on_request && !application.dry_run && !self.until_live(hash).await;
                 return Ok(applied);
             }
         }
@@ -222,10 +230,10 @@ impl Host {
     async fn finish(
         &self,
         plan: ChangePlan,
-        built: BuiltTable,
+        built_table: BuiltTable,
         store: Option<&dyn DefinitionStore>,
         base: u64,
-        how: &Application,
+        application: &Application,
         origin: Origin,
     ) -> Result<Option<Applied>, ChangeError> {
         let slot = self.slot().await?;
@@ -233,12 +241,12 @@ impl Host {
         // The definitions may have been read again since this change was planned, and may be invalid now. Going live
         // with the plan would hide the mistakes in them. So the plan is discarded, and the caller makes a new one.
         let is_stale = self.table().revision() != base || state.source.version != plan.version;
-        if !how.dry_run && is_stale {
+        if !application.dry_run && is_stale {
             return Ok(None);
         }
         let number = state.history.next_number();
-        let entry = Arc::new(entry_of(&built, number, origin, how.by.clone()));
-        let is_new = if how.dry_run {
+        let entry = Arc::new(entry_of(&built_table, number, origin, application.by.clone()));
+        let is_new = if application.dry_run {
             !state.history.is_newest(&entry)
         } else {
             !state.is_newest(&entry)
@@ -249,14 +257,14 @@ impl Host {
             } else {
                 self.0.live.load().entry.revision().number
             },
-            dry_run: how.dry_run,
+            dry_run: application.dry_run,
             waits: false,
             definitions: effects(&plan.change),
             comparison: compare(state.history.last().map(|last| &**last), &entry),
             warnings: plan.warnings,
         };
         applied.warnings.extend(end_of_rollback(state.newest(), &entry));
-        if how.dry_run {
+        if application.dry_run {
             return Ok(Some(applied));
         }
         // The store is written even if the change leaves the live table as it is. For example, the store may contain an
@@ -266,19 +274,19 @@ impl Host {
             if is_announced {
                 state.history.announce(&entry, &plan.change.files).await?;
             }
-            let written = store.commit(&plan.change.files).await;
-            if is_announced && (written.is_err() || !is_new) {
+            let commit_result = store.commit(&plan.change.files).await;
+            if is_announced && (commit_result.is_err() || !is_new) {
                 state.history.withdraw(&entry);
             }
-            written?;
+            commit_result?;
         }
         let problem = match plan.pending.clone() {
             Some(error) => Some(TableProblem::after(self.0.live.load().problem.as_ref(), error)),
-            None => self.problem_of(&built),
+            None => self.problem_of(&built_table),
         };
         if is_new {
             let table = PreparedTable {
-                built,
+                built_table,
                 entry: entry.clone(),
                 slot,
             };
@@ -342,20 +350,20 @@ impl Host {
         Ok(find(from)?.detail.compare(&find(to)?.detail))
     }
 
-    /// Returns up to `most` revisions, the newest first, each with the names of the definitions that it added, changed
+    /// Returns up to `count_max` revisions, the newest first, each with the names of definitions that it added, changed
     /// or removed, and of the stages whose module it changed. The oldest revision in the history has no names, because
     /// it cannot be compared with an earlier one.
-    pub fn revision_changes(&self, most: usize) -> Vec<(Revision, Vec<String>)> {
+    pub fn revision_changes(&self, count_max: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
-        let skipped = live.revisions.len().saturating_sub(most.saturating_add(1));
+        let skipped_count = live.revisions.len().saturating_sub(count_max.saturating_add(1));
         let mut earlier: Option<&HistoryEntry> = None;
-        let rows = live.revisions.iter().skip(skipped).map(|entry| {
+        let rows = live.revisions.iter().skip(skipped_count).map(|entry| {
             let names = earlier.replace(entry).map(|earlier| entry.changed_since(earlier));
             (entry.revision().clone(), names.unwrap_or_default().to_vec())
         });
         let mut changes: Vec<_> = rows.collect();
         changes.reverse();
-        changes.truncate(most);
+        changes.truncate(count_max);
         changes
     }
 
@@ -372,10 +380,15 @@ impl Host {
             let target = history::find(&state.history.entries(), to)?.clone();
             (state.source.clone(), target)
         };
-        let built = rebuilt(&source, &target).await?;
+        let built_table = rebuilt(&source, &target).await?;
         let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
-        let mut entry = entry_of(&built, state.history.next_number(), Origin::RolledBack { to }, by);
+        let mut entry = entry_of(
+            &built_table,
+            state.history.next_number(),
+            Origin::RolledBack { to },
+            by,
+        );
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);
@@ -389,10 +402,13 @@ impl Host {
                 .as_ref()
                 .and_then(TableProblem::of_mistakes)
         };
-        let (problem, hash) = (self.problem_with(&built.bad).or_else(remaining), built.hash);
+        let (problem, hash) = (
+            self.problem_with(&built_table.bad_definitions).or_else(remaining),
+            built_table.hash,
+        );
         state.replaced_problem = problem.clone();
         let table = PreparedTable {
-            built,
+            built_table,
             entry: entry.clone(),
             slot,
         };

@@ -43,7 +43,7 @@ impl Host {
         let mut files: Vec<_> = source.stores.known_set().all().filter(is_read).cloned().collect();
         files.push(version);
         let usable = source.usable(source.stores.set(files)).await?;
-        let (reach, most) = (
+        let (reach, memory_limit_max) = (
             source.assembler.reach.clone(),
             source.assembler.sandbox.memory_limit_max,
         );
@@ -53,11 +53,11 @@ impl Host {
             let mut warnings = Vec::new();
             if mistakes.is_empty() {
                 let served = usable.served();
-                mistakes = plugin_mistakes(&served, &path, most);
+                mistakes = plugin_mistakes(&served, &path, memory_limit_max);
                 warnings = modules_and_warnings(&served, std::slice::from_ref(&path), &reach).1;
             }
             for text in mistakes.iter_mut().chain(&mut warnings) {
-                *text = without_place(text, &path).to_owned();
+                *text = without_path(text, &path).to_owned();
             }
             CheckResult { mistakes, warnings }
         })
@@ -65,7 +65,7 @@ impl Host {
     }
 }
 
-fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String> {
+fn plugin_mistakes(set: &DefinitionSet, path: &Path, memory_limit_max: usize) -> Vec<String> {
     let mut mistakes = Vec::new();
     for chain in set.chains().unwrap_or_default() {
         if Path::new(&chain.source.file) != path {
@@ -73,12 +73,15 @@ fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String>
         }
         for (index, stage) in chain.stages.iter().enumerate() {
             for (part, plugin) in stage.plugins() {
-                let place = || format!("spec.stages[{index}]{}", part.path);
-                if let Some(wanted) = plugin.memory.filter(|wanted| *wanted > most) {
+                let location = || format!("spec.stages[{index}]{}", part.path);
+                if let Some(memory_size) = plugin
+                    .memory
+                    .filter(|memory_size| *memory_size > memory_limit_max)
+                {
                     mistakes.push(format!(
-                        "{}.memory: {wanted} bytes are above this host's maximum of {most} bytes; write less, or let the \
+                        "{}.memory: {memory_size} bytes are above this host's maximum of {memory_limit_max} bytes; write less, or let the \
                          operator raise `sandbox.memory`",
-                        place()
+                        location()
                     ));
                 }
                 if let ModuleReference::File(file) = &plugin.source
@@ -88,7 +91,7 @@ fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String>
                     mistakes.push(format!(
                         "{}.source: there is no file {}; correct the path, or write where the module is, `oci://` or \
                          `https://`",
-                        place(),
+                        location(),
                         file.display()
                     ));
                 }
@@ -98,8 +101,10 @@ fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String>
     mistakes
 }
 
-fn without_place<'t>(text: &'t str, path: &Path) -> &'t str {
-    let place = path.to_str().unwrap_or_default();
-    let rest = text.strip_prefix(place).and_then(|rest| rest.split_once(": "));
+fn without_path<'t>(text: &'t str, path: &Path) -> &'t str {
+    let path_text = path.to_str().unwrap_or_default();
+    let rest = text
+        .strip_prefix(path_text)
+        .and_then(|rest| rest.split_once(": "));
     rest.map_or(text, |(_, rest)| rest)
 }

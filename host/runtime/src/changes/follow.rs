@@ -36,7 +36,7 @@ impl Host {
             {
                 let state = self.0.state.lock().await;
                 watch.expect(state.source.modules.clone());
-                schedule.set(&state.source.refreshed, Instant::now());
+                schedule.set(&state.source.refresh_intervals, Instant::now());
             }
             let attempt = match superseded.take() {
                 Some(attempt) => attempt,
@@ -123,8 +123,8 @@ impl Host {
                 let module = |module: &RevisionModule| format!("{}@{}", module.source, module.digest);
                 let (from, to) = (&before.revision.modules, &now.revision.modules);
                 (
-                    changed(&before.files, &now.files, |file| file.path.display().to_string()),
-                    changed(from, to, module),
+                    changed_names(&before.files, &now.files, |file| file.path.display().to_string()),
+                    changed_names(from, to, module),
                 )
             }
             _ => Default::default(),
@@ -140,24 +140,28 @@ impl Host {
     }
 }
 
-fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -> String {
-    const MOST: usize = 5;
-    let named = |all: &'_ [T]| -> BTreeMap<String, usize> {
+fn changed_names<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -> String {
+    const NAME_COUNT_MAX: usize = 5;
+    let indexes_by_name = |all: &'_ [T]| -> BTreeMap<String, usize> {
         all.iter()
             .enumerate()
-            .map(|(index, one)| (name(one), index))
+            .map(|(index, item)| (name(item), index))
             .collect()
     };
-    let (from, to) = (named(before), named(now));
+    let (from, to) = (indexes_by_name(before), indexes_by_name(now));
     let is_other = |name: &&String| match (from.get(*name), to.get(*name)) {
         (Some(from), Some(to)) => before.get(*from) != now.get(*to),
         _ => true,
     };
     let names: BTreeSet<_> = from.keys().chain(to.keys()).filter(is_other).cloned().collect();
-    let beyond = names.len().saturating_sub(MOST);
-    let mut text = names.into_iter().take(MOST).collect::<Vec<_>>().join(", ");
-    if beyond > 0 {
-        text += &format!(" and {beyond} more");
+    let hidden_count = names.len().saturating_sub(NAME_COUNT_MAX);
+    let mut text = names
+        .into_iter()
+        .take(NAME_COUNT_MAX)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if hidden_count > 0 {
+        text += &format!(" and {hidden_count} more");
     }
     text
 }
@@ -178,14 +182,18 @@ struct Schedule {
 
 impl Schedule {
     fn set(&mut self, modules: &[(ModuleReference, Duration)], now: Instant) {
-        let mut new = HashMap::new();
+        let mut new_modules = HashMap::new();
         for (reference, interval) in modules {
-            let known = self.modules.get(reference).filter(|(known, _)| known == interval);
-            let next = known.map_or(now + *interval, |(_, next)| *next);
-            new.insert(reference.clone(), (*interval, next));
+            let scheduled = self
+                .modules
+                .get(reference)
+                .filter(|(scheduled_interval, _)| scheduled_interval == interval);
+            let next = scheduled.map_or(now + *interval, |(_, next)| *next);
+            new_modules.insert(reference.clone(), (*interval, next));
         }
-        self.failed.retain(|reference| new.contains_key(reference));
-        self.modules = new;
+        self.failed
+            .retain(|reference| new_modules.contains_key(reference));
+        self.modules = new_modules;
     }
 
     /// Waits until some modules are due for a refresh, schedules the next refresh of each, and returns them.
@@ -219,11 +227,11 @@ mod tests {
         let start = Instant::now();
         let modules = [(a.clone(), minutes(2)), (b.clone(), minutes(3))];
         schedule.set(&modules, start);
-        let mut found = Vec::new();
+        let mut refreshes = Vec::new();
         for _ in 0..4 {
             let mut due: Vec<_> = schedule.due().await.into_iter().collect();
             due.sort();
-            found.push(((Instant::now() - start).as_secs() / 60, due));
+            refreshes.push(((Instant::now() - start).as_secs() / 60, due));
             schedule.set(&modules, Instant::now());
         }
         let expected = [
@@ -232,7 +240,7 @@ mod tests {
             (4, vec![a.clone()]),
             (6, vec![a.clone(), b.clone()]),
         ];
-        assert_eq!(found, expected);
+        assert_eq!(refreshes, expected);
         schedule.failed.extend([a.clone(), b]);
         schedule.set(&modules[..1], Instant::now());
         assert_eq!(schedule.failed, [a].into());

@@ -33,18 +33,19 @@ pub(super) struct ChangePlan {
 }
 
 pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<ChangePlan, ChangeError> {
-    let (change, mistakes) = edited(source, edit).await?;
+    let (change, mistakes) = apply_edit(source, edit).await?;
     let usable = source.usable(change.set.clone()).await?;
     let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
     let is_applied = |id: &DefinitionId| change.effects.iter().any(|(applied, _)| applied == id);
-    let mut own = usable.bad.clone();
-    own.retain(|bad| paths.contains(&bad.path) || bad.id.as_ref().is_some_and(is_applied));
-    if !own.is_empty() {
-        return Err(Error::BadDefinitions(own).into());
+    let mut bad_definitions = usable.bad.clone();
+    bad_definitions.retain(|bad| paths.contains(&bad.path) || bad.id.as_ref().is_some_and(is_applied));
+    if !bad_definitions.is_empty() {
+        return Err(Error::BadDefinitions(bad_definitions).into());
     }
-    let (served, written) = (usable.served(), paths.clone());
+    let (served, changed_paths) = (usable.served(), paths.clone());
     let reach = source.assembler.reach.clone();
-    let (modules, mut warnings) = blocking(move || modules_and_warnings(&served, &written, &reach)).await?;
+    let (modules, mut warnings) =
+        blocking(move || modules_and_warnings(&served, &changed_paths, &reach)).await?;
     warnings.extend(change.losses.iter().cloned());
     if let Some(mistakes) = &mistakes {
         let mistakes = mistakes.to_string().replace('\n', "; ");
@@ -65,18 +66,21 @@ pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<Change
 
 /// Applies the edit to the current definitions. If the definition files contain mistakes, the edit is applied to the
 /// versions of the files that are live instead. The mistakes are then returned together with the change.
-async fn edited(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
+async fn apply_edit(
+    source: &TableSource,
+    edit: Arc<Edit>,
+) -> Result<(Change, Option<Mistakes>), ChangeError> {
     let contents = source.stores.peek().await?;
-    let known = source.stores.set_after_reading(&contents);
-    let unread = match contents.set() {
+    let known_set = source.stores.set_after_reading(&contents);
+    let reading_mistakes = match contents.set() {
         Ok(_) => None,
         Err(Error::Definitions(mistakes)) => Some(mistakes),
         Err(error) => return Err(error.into()),
     };
-    let set = source.usable(known).await?.set;
+    let set = source.usable(known_set).await?.set;
     let (stores, in_force) = (source.stores.clone(), source.in_force.clone());
-    let edited = move || -> Result<_, InvalidChange> {
-        let mistakes = match unread.clone() {
+    let make_change = move || -> Result<_, InvalidChange> {
+        let mistakes = match reading_mistakes.clone() {
             Some(unread) => unread,
             None => match edit(&set, &stores) {
                 Ok(change) => return Ok((change, None)),
@@ -86,34 +90,35 @@ async fn edited(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option
         let is_file = |file: &&DefinitionFile| file.kind == StoreKind::Files;
         let mut change = edit(&set.with_files(in_force.iter().filter(is_file).cloned()), &stores)?;
         for file in &mut change.files {
-            if unread.is_some() && !file.path.is_file() && file.before.is_some() {
+            if reading_mistakes.is_some() && !file.path.is_file() && file.before.is_some() {
                 return Err(mistakes.into());
             }
-            let there = set.all().find(|there| there.path == file.path);
-            match there {
-                Some(there) => file.before = Some(there.text.clone()),
+            let current_file = set.all().find(|current| current.path == file.path);
+            match current_file {
+                Some(current) => file.before = Some(current.text.clone()),
                 // The file existed when the definitions were read, but another program has removed it since. `None` as
                 // the content before the change means that the change fails if the file exists again by then.
-                None if unread.is_none() => file.before = None,
+                None if reading_mistakes.is_none() => file.before = None,
                 None => {}
             }
         }
         change.files.retain(|file| file.before != file.after);
-        let stored = change.set.documents();
+        let stored_definitions = change.set.documents();
         for (id, effect) in &mut change.effects {
-            let applied = stored.iter().find(|stored| stored.id == *id);
-            let file = applied.and_then(|stored| change.set.all().find(|file| file.path == stored.file));
+            let stored_definition = stored_definitions.iter().find(|stored| stored.id == *id);
+            let file =
+                stored_definition.and_then(|stored| change.set.all().find(|file| file.path == stored.file));
             let is_kept = |file: &&DefinitionFile| is_file(file) && *effect == AppliedEffect::Unchanged;
             let Some(file) = file.filter(is_kept) else {
                 continue;
             };
-            let there = set.all().find(|there| there.path == file.path);
+            let current_file = set.all().find(|current| current.path == file.path);
             let is_in_file = |mistake: &Mistake| Path::new(&mistake.location.file) == file.path;
-            let is_unread = unread.iter().flatten().any(is_in_file);
-            if is_unread || there != Some(file) {
+            let is_unread = reading_mistakes.iter().flatten().any(is_in_file);
+            if is_unread || current_file != Some(file) {
                 *effect = AppliedEffect::Changed;
-                let replaced = there.or(Some(file).filter(|_| is_unread));
-                let before = replaced.map(|replaced| replaced.text.clone());
+                let replaced_file = current_file.or(Some(file).filter(|_| is_unread));
+                let before = replaced_file.map(|replaced| replaced.text.clone());
                 change
                     .files
                     .push(FileChange::new(&file.path, before, Some(file.text.clone())));
@@ -121,5 +126,5 @@ async fn edited(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option
         }
         Ok((change, Some(mistakes)))
     };
-    Ok(blocking(edited).await??)
+    Ok(blocking(make_change).await??)
 }

@@ -58,20 +58,20 @@ impl Host {
         let contents = self.0.stores.read().await;
         let _building = self.building();
         let input = before.input(contents).await.map_err(Arc::new)?;
-        let (source, read) = {
+        let (source, reading) = {
             let mut state = self.0.state.lock().await;
             if state.source.version != before.version || self.table().revision() != base {
                 return Ok(Reload::Superseded);
             }
-            let read = state.source.record(input);
+            let reading = state.source.record(input);
             let inputs = state.source.inputs();
             let newest = state.newest();
             let is_held = newest.is_some_and(|newest| newest.instead_of.as_deref() == Some(inputs.as_str()));
-            if read.is_ok() && is_held {
+            if reading.is_ok() && is_held {
                 self.settle(&state, state.replaced_problem.clone());
                 return Ok(Reload::Live(self.table()));
             }
-            (state.source.clone(), read)
+            (state.source.clone(), reading)
         };
         let (origin, is_with_servers) = match &servers {
             FetchScope::All(again) if !again.is_empty() => (Origin::Refreshed, true),
@@ -79,12 +79,12 @@ impl Host {
             FetchScope::Of(_) => (Origin::Files, false),
         };
         let make = async {
-            let built = source
-                .build(read?, Modules::Current(servers), Purpose::Follow)
+            let built_table = source
+                .build(reading?, Modules::Current(servers), Purpose::Follow)
                 .await?;
-            Ok::<_, Error>((built, self.slot().await?))
+            Ok::<_, Error>((built_table, self.slot().await?))
         };
-        let built = match watch {
+        let build_result = match watch {
             None => make.await,
             Some(watch) => {
                 watch.expect(source.modules.clone());
@@ -99,7 +99,7 @@ impl Host {
         if self.table().revision() != base {
             return Ok(Reload::Superseded);
         }
-        let (built, slot) = match built {
+        let (built_table, slot) = match build_result {
             Ok(built) => built,
             Err(Error::Stages(errors))
                 if !is_with_servers && errors.iter().any(|error| error.cause.is_not_fetched()) =>
@@ -112,14 +112,18 @@ impl Host {
                 return Err(error);
             }
         };
-        let lacks_modules = built.lacks_modules;
-        let problem = self.problem_of(&built);
-        let entry = Arc::new(entry_of(&built, state.history.next_number(), origin, None));
+        let lacks_modules = built_table.lacks_modules;
+        let problem = self.problem_of(&built_table);
+        let entry = Arc::new(entry_of(&built_table, state.history.next_number(), origin, None));
         let table = if state.is_newest(&entry) {
             self.settle(&state, problem);
             self.table()
         } else {
-            let table = PreparedTable { built, entry, slot };
+            let table = PreparedTable {
+                built_table,
+                entry,
+                slot,
+            };
             self.offer(&mut state, table, problem).await
         };
         Ok(if lacks_modules {

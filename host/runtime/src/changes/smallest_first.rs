@@ -39,16 +39,16 @@ impl SmallestFirstLimit {
     }
 
     pub(crate) async fn turn(&self, size: usize) -> WorkPermit {
-        let (turn, given) = oneshot::channel();
+        let (permit_sender, permit_receiver) = oneshot::channel();
         {
             let mut state = self.state();
             state.arrivals += 1;
             let order = (size, state.arrivals);
-            state.waiting.insert(order, turn);
+            state.waiting.insert(order, permit_sender);
         }
         self.give();
-        match given.await {
-            Ok(turn) => turn,
+        match permit_receiver.await {
+            Ok(permit) => permit,
             Err(_) => std::future::pending().await,
         }
     }
@@ -100,11 +100,11 @@ mod tests {
         let mut large = Box::pin(limit.turn(50));
         let mut small = Box::pin(limit.turn(10));
         let mut also_small = Box::pin(limit.turn(10));
-        let mut gone = Box::pin(limit.turn(1));
-        for waiting in [&mut large, &mut small, &mut also_small, &mut gone] {
+        let mut dropped = Box::pin(limit.turn(1));
+        for waiting in [&mut large, &mut small, &mut also_small, &mut dropped] {
             assert!(waiting.now_or_never().is_none());
         }
-        drop(gone);
+        drop(dropped);
         drop(first);
         assert!((&mut large).now_or_never().is_none());
         assert!((&mut also_small).now_or_never().is_none());

@@ -42,7 +42,7 @@ impl Host {
             source.stores.record_last_live(&source.in_force).await;
         }
         let FirstTable {
-            built,
+            built_table,
             entry,
             problem,
         } = first_table(&mut source, &history).await?;
@@ -54,7 +54,7 @@ impl Host {
         }
         let revision = entry.revision().number;
         if let Some(problem) = &problem
-            && problem.bad().is_empty()
+            && problem.bad_definitions().is_empty()
         {
             tracing::error!(
                 revision,
@@ -65,10 +65,10 @@ impl Host {
         log_bad(None, problem.as_ref());
         source.record_live(&entry);
         metrics::table_made(problem.is_none());
-        metrics::table_live(revision, built.hash, problem.is_none());
+        metrics::table_live(revision, built_table.hash, problem.is_none());
         source.assembler.work_in_background();
         let disabled = Arc::new(DisabledStages::open(history.directory()));
-        let table = Table::new(&source, built, revision, slot);
+        let table = Table::new(&source, built_table, revision, slot);
         let adopt = |rollouts: &mut Rollouts| rollouts.adopt(table.rollouts());
         let has_new_rollouts = disabled.lock().change_rollouts(adopt);
         let table = Arc::new(table.with_disabled(&disabled.lock()));
@@ -84,7 +84,7 @@ impl Host {
         let state = TableState {
             source,
             history,
-            prepared: PreparedTables::default(),
+            prepared_tables: PreparedTables::default(),
             replaced_problem: problem.clone().filter(|_| is_held),
         };
         let source = &state.source;
@@ -102,13 +102,13 @@ impl Host {
             goes_live_on_request,
             reread: Notify::new(),
             slots,
-            disabled,
+            disabled_stages: disabled,
         }));
         let limits = host.0.assembler.trials.limits.clone();
         tokio::spawn(follow_ends(Arc::downgrade(&host.0), ends, limits));
         if has_new_rollouts {
             // If the rollout progress cannot be written to disk, `keep_rollouts` logs that, and the host starts anyway.
-            let _ = host.0.disabled.keep_rollouts().await;
+            let _ = host.0.disabled_stages.keep_rollouts().await;
         }
         host.prune(&*host.0.state.lock().await);
         Ok(host)
@@ -116,55 +116,55 @@ impl Host {
 }
 
 struct FirstTable {
-    built: BuiltTable,
+    built_table: BuiltTable,
     entry: Arc<HistoryEntry>,
     problem: Option<TableProblem>,
 }
 
 /// Builds the first table, or rebuilds the last one if the definitions cannot be loaded or a rollback was live.
 async fn first_table(source: &mut TableSource, history: &History) -> Result<FirstTable, Error> {
-    let read = source.read_first().await;
+    let reading = source.read_first().await;
     let inputs = source.inputs();
     let last = history.last();
     if let Some(entry) = last.filter(|last| last.instead_of.as_deref() == Some(inputs.as_str())) {
-        let mistakes = match read {
+        let mistakes = match reading {
             Ok(usable) => source.mistakes_in(usable).await,
             Err(error) => Some(error),
         };
         return Ok(FirstTable {
-            built: rebuilt(source, entry).await?,
+            built_table: rebuilt(source, entry).await?,
             entry: entry.clone(),
             problem: mistakes.map(|error| TableProblem::after(None, Arc::new(error))),
         });
     }
     let making = async {
         source
-            .build(read?, Modules::Current(FetchScope::all()), Purpose::Start)
+            .build(reading?, Modules::Current(FetchScope::all()), Purpose::Start)
             .await
     };
     match (making.await, last) {
-        (Ok(built), last) => {
-            let new = entry_of(&built, history.next_number(), Origin::Start, None);
+        (Ok(built_table), last) => {
+            let new = entry_of(&built_table, history.next_number(), Origin::Start, None);
             let entry = match last {
                 Some(last) if last.is_like(&new) => last.clone(),
                 _ => Arc::new(new),
             };
-            let problem = TableProblem::of_bad(&built.bad, None);
+            let problem = TableProblem::of_bad(&built_table.bad_definitions, None);
             Ok(FirstTable {
-                built,
+                built_table,
                 entry,
                 problem,
             })
         }
         (Err(error), None) => Err(error),
         (Err(error), Some(entry)) => match rebuilt(source, entry).await {
-            Ok(built) => Ok(FirstTable {
-                built,
+            Ok(built_table) => Ok(FirstTable {
+                built_table,
                 entry: entry.clone(),
                 problem: Some(TableProblem::after(None, Arc::new(error))),
             }),
-            Err(gone) => {
-                tracing::error!("the last live table cannot be restored: {gone}");
+            Err(restore_error) => {
+                tracing::error!("the last live table cannot be restored: {restore_error}");
                 Err(error)
             }
         },
@@ -186,11 +186,11 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
             let file = files.iter().find(|file| file.path == change.path);
             file.map(|file| &file.text) == change.before.as_ref()
         };
-        let rest: Vec<_> = last.pending.iter().filter(is_unwritten).cloned().collect();
-        store.commit(&rest).await.map_err(incomplete)?;
+        let unwritten_changes: Vec<_> = last.pending.iter().filter(is_unwritten).cloned().collect();
+        store.commit(&unwritten_changes).await.map_err(incomplete)?;
         tracing::warn!(
             revision = last.revision().number,
-            written = rest.len(),
+            written = unwritten_changes.len(),
             "an interrupted change of definitions was completed"
         );
     }
@@ -204,11 +204,11 @@ pub(crate) async fn rebuilt(source: &TableSource, entry: &HistoryEntry) -> Resul
     // The configuration may have changed since the revision was written. It says what namespaced chains may use, so the
     // definitions are checked again.
     let usable = source.usable(definitions).await?;
-    let mut built = source
+    let mut built_table = source
         .build_all(usable.served(), modules, MissingModules::All)
         .await?;
-    built.bad.splice(0..0, usable.bad);
-    Ok(built)
+    built_table.bad_definitions.splice(0..0, usable.bad);
+    Ok(built_table)
 }
 
 pub(crate) fn modules_of(entry: &HistoryEntry) -> Modules {

@@ -25,8 +25,8 @@ pub(crate) struct StoreSnapshot {
 pub(crate) struct Stores {
     /// The stores in their order: a new definition is written to the first one that accepts it.
     stores: Vec<Arc<dyn DefinitionStore>>,
-    known: Mutex<Vec<StoreSnapshot>>,
-    /// Notified when [`peek`](Self::peek) finds that the content of a store is not the same as in `known`.
+    last_snapshots: Mutex<Vec<StoreSnapshot>>,
+    /// Notified when [`peek`](Self::peek) finds that the content of a store is not the same as in `last_snapshots`.
     changed_on_peek: Notify,
     forms: DocumentForms,
 }
@@ -35,13 +35,13 @@ pub(crate) struct Stores {
 pub(crate) struct StoreContents {
     stores: Vec<Result<StoreContent, StoreError>>,
     /// A cache of parsed definitions, so that each text is parsed only once.
-    parsed: DefinitionSet,
+    parse_cache: DefinitionSet,
 }
 
 impl Stores {
     pub(crate) fn new(stores: Vec<Arc<dyn DefinitionStore>>, forms: DocumentForms) -> Self {
         Self {
-            known: Mutex::new(vec![StoreSnapshot::default(); stores.len()]),
+            last_snapshots: Mutex::new(vec![StoreSnapshot::default(); stores.len()]),
             stores,
             changed_on_peek: Notify::new(),
             forms,
@@ -60,16 +60,19 @@ impl Stores {
     /// Tells each store which versions of its own definitions were live when the host last stopped.
     pub(crate) async fn record_last_live(&self, files: &[DefinitionFile]) {
         for store in &self.stores {
-            let own = files.iter().filter(|file| store.owns(&file.path));
-            store.set_last_live(own.cloned().collect()).await;
+            let store_files = files.iter().filter(|file| store.owns(&file.path));
+            store.set_last_live(store_files.cloned().collect()).await;
         }
     }
 
     pub(crate) async fn read(&self) -> StoreContents {
         let reads = join_all(self.stores.iter().map(|store| store.read())).await;
         StoreContents {
-            stores: reads.into_iter().map(|read| read.map(sorted)).collect(),
-            parsed: self.set(Vec::new()),
+            stores: reads
+                .into_iter()
+                .map(|content| content.map(sort_by_path))
+                .collect(),
+            parse_cache: self.set(Vec::new()),
         }
     }
 
@@ -80,8 +83,8 @@ impl Stores {
         let stores = self.clone();
         let reading = tokio::spawn(async move {
             let contents = stores.read().await;
-            let known = stores.snapshots();
-            if contents.after(&known) != known {
+            let snapshots = stores.snapshots();
+            if contents.snapshots_after(&snapshots) != snapshots {
                 stores.changed_on_peek.notify_one();
             }
             contents
@@ -116,23 +119,23 @@ impl Stores {
         &self,
         changes: &[FileChange],
     ) -> Result<Option<&dyn DefinitionStore>, ChangeError> {
-        let mut one: Option<&dyn DefinitionStore> = None;
+        let mut owning_store: Option<&dyn DefinitionStore> = None;
         for change in changes {
             let store = self.owner(&change.path).ok_or_else(|| StoreError::Refused {
                 store: change.path.display().to_string(),
                 reason: "it is not in any of the configured stores".to_owned(),
             })?;
-            match one {
+            match owning_store {
                 Some(before) if before.location() != store.location() => {
                     return Err(ChangeError::SeveralStores {
                         one: before.location(),
                         other: store.location(),
                     });
                 }
-                _ => one = Some(store),
+                _ => owning_store = Some(store),
             }
         }
-        Ok(one)
+        Ok(owning_store)
     }
 
     pub(crate) async fn changed(&self) {
@@ -142,25 +145,28 @@ impl Stores {
     }
 
     pub(crate) fn set_known(&self, contents: &StoreContents) {
-        let mut known = self.known.lock();
-        *known = contents.after(&known);
+        let mut snapshots = self.last_snapshots.lock();
+        *snapshots = contents.snapshots_after(&snapshots);
     }
 
     fn snapshots(&self) -> Vec<StoreSnapshot> {
-        self.known.lock().clone()
+        self.last_snapshots.lock().clone()
     }
 
     pub(crate) fn known_content(&self) -> Vec<Option<StoreContent>> {
-        self.snapshots().into_iter().map(|known| known.content).collect()
+        self.snapshots()
+            .into_iter()
+            .map(|snapshot| snapshot.content)
+            .collect()
     }
 
     pub(crate) fn status(&self) -> Vec<StoreStatus> {
         let stores = self.stores.iter().zip(self.snapshots());
-        let status = stores.map(|(store, known)| StoreStatus {
+        let status = stores.map(|(store, snapshot)| StoreStatus {
             location: store.location(),
             kind: store.kind(),
-            count: known.content.map(|content| content.len()),
-            lost: known.is_lost,
+            count: snapshot.content.map(|content| content.len()),
+            lost: snapshot.is_lost,
         });
         status.collect()
     }
@@ -172,61 +178,62 @@ impl Stores {
     /// Returns the definitions that were read. For a store that could not be read, returns its last known definitions.
     pub(crate) fn set_after_reading(&self, contents: &StoreContents) -> DefinitionSet {
         contents
-            .parsed
-            .with_contents(files_of(contents.after(&self.snapshots())))
+            .parse_cache
+            .with_contents(files_of(contents.snapshots_after(&self.snapshots())))
     }
 }
 
-fn files_of(known: Vec<StoreSnapshot>) -> Vec<DefinitionFile> {
-    let contents = known.iter().filter_map(|known| known.content.as_ref());
+fn files_of(snapshots: Vec<StoreSnapshot>) -> Vec<DefinitionFile> {
+    let contents = snapshots.iter().filter_map(|snapshot| snapshot.content.as_ref());
     contents.flat_map(|content| content.iter().cloned()).collect()
 }
 
-fn sorted(mut files: Vec<DefinitionFile>) -> StoreContent {
+fn sort_by_path(mut files: Vec<DefinitionFile>) -> StoreContent {
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files.into()
 }
 
 impl StoreContents {
-    fn after(&self, known: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
-        let after = |(read, known): (&Result<StoreContent, StoreError>, &StoreSnapshot)| StoreSnapshot {
-            content: read.as_ref().ok().or(known.content.as_ref()).cloned(),
-            is_lost: read.is_err(),
-        };
-        self.stores.iter().zip(known).map(after).collect()
+    fn snapshots_after(&self, snapshots: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
+        let next_snapshot =
+            |(reading, snapshot): (&Result<StoreContent, StoreError>, &StoreSnapshot)| StoreSnapshot {
+                content: reading.as_ref().ok().or(snapshot.content.as_ref()).cloned(),
+                is_lost: reading.is_err(),
+            };
+        self.stores.iter().zip(snapshots).map(next_snapshot).collect()
     }
 
     pub(crate) fn from_set(stores: &Stores, set: &DefinitionSet) -> Self {
         let of_store = |store: &Arc<dyn DefinitionStore>| {
             let files = set.all().filter(|file| store.owns(&file.path));
-            Ok(sorted(files.cloned().collect()))
+            Ok(sort_by_path(files.cloned().collect()))
         };
         Self {
             stores: stores.stores.iter().map(of_store).collect(),
-            parsed: set.clone(),
+            parse_cache: set.clone(),
         }
     }
 
     pub(crate) fn has_unreachable_store(&self) -> bool {
-        let mut errors = self.stores.iter().filter_map(|read| read.as_ref().err());
+        let mut errors = self.stores.iter().filter_map(|reading| reading.as_ref().err());
         errors.any(|error| matches!(error, StoreError::Unreachable { .. }))
     }
 
     pub(crate) fn set(self) -> Result<DefinitionSet, Error> {
-        let (mut mistakes, mut lost, mut files) = (Mistakes::new(), Vec::new(), Vec::new());
-        for read in self.stores {
-            match read {
+        let (mut mistakes, mut store_errors, mut files) = (Mistakes::new(), Vec::new(), Vec::new());
+        for reading in self.stores {
+            match reading {
                 Ok(content) => files.extend(content.iter().cloned()),
-                Err(StoreError::Mistakes(wrong)) => mistakes.extend(wrong),
-                Err(error) => lost.push(error),
+                Err(StoreError::Mistakes(store_mistakes)) => mistakes.extend(store_mistakes),
+                Err(error) => store_errors.push(error),
             }
         }
-        if lost.is_empty() {
-            return Ok(mistakes.into_result(self.parsed.with_contents(files))?);
+        if store_errors.is_empty() {
+            return Ok(mistakes.into_result(self.parse_cache.with_contents(files))?);
         }
         if !mistakes.is_empty() {
-            lost.push(StoreError::Mistakes(mistakes));
+            store_errors.push(StoreError::Mistakes(mistakes));
         }
-        Err(Error::Stores(lost))
+        Err(Error::Stores(store_errors))
     }
 }

@@ -24,7 +24,7 @@ impl Host {
         let source = self.0.state.lock().await.source.clone();
         let live = self.0.live.load_full();
         let set = source.stores.set_of(&live.entry);
-        let given = source.given.clone();
+        let chain_definitions = source.chain_definitions.clone();
         let (definitions, exceptions) = blocking(move || {
             let defined = set.definitions()?;
             let unchecked = defined.exceptions.into_iter().map(|definition| LiveException {
@@ -33,7 +33,7 @@ impl Host {
             });
             let exceptions: Arc<[_]> = unchecked.collect();
             let mut chains = defined.chains;
-            chains.extend(given);
+            chains.extend(chain_definitions);
             for chain in &mut chains {
                 chain
                     .stages
@@ -58,6 +58,6 @@ impl Host {
             exceptions,
             ..Table::unobserved(&source, native.chain(chains).collect())
         };
-        Ok(Arc::new(table.with_disabled(&self.0.disabled.lock())))
+        Ok(Arc::new(table.with_disabled(&self.0.disabled_stages.lock())))
     }
 }

@@ -18,8 +18,8 @@ pub(crate) struct DecidedRequest {
     pub(crate) outcome: Outcome,
     pub(crate) verdict: DecisionVerdict,
     /// The HTTP responses and objects that plugins fetched for the request. Empty unless the request is recorded.
-    pub(crate) recorded: RecordedResponses,
-    pub(crate) at: Moment,
+    pub(crate) recorded_responses: RecordedResponses,
+    pub(crate) time: Moment,
     pub(crate) revision: u64,
     pub(crate) duration: Duration,
 }
@@ -49,11 +49,11 @@ impl DecidedRequest {
             old_object,
             options,
         } = self.texts.as_ref()?;
-        let parsed = |text: &Option<ByteString>| text.as_ref().and_then(|text| Object::parse(&**text).ok());
+        let parse = |text: &Option<ByteString>| text.as_ref().and_then(|text| Object::parse(&**text).ok());
         let mut request = self.request.clone();
-        request.object = parsed(object);
-        request.old_object = parsed(old_object);
-        request.options = parsed(options);
+        request.object = parse(object);
+        request.old_object = parse(old_object);
+        request.options = parse(options);
         Some(request)
     }
 

@@ -43,21 +43,24 @@ impl DecisionFilter {
 
     pub(super) fn includes(&self, entry: &PackedDecision) -> bool {
         let Some(packed) = entry.read() else { return false };
-        let is = |wanted: &Option<String>, value: &str| wanted.as_ref().is_none_or(|wanted| wanted == value);
-        let is_wanted = |row: &TraceRow| {
-            is(&self.chain, &row.chain)
-                && is(&self.stage, &row.stage)
+        let is_selected = |expected: &Option<String>, value: &str| {
+            expected.as_ref().is_none_or(|expected| expected == value)
+        };
+        let is_selected_row = |row: &TraceRow| {
+            is_selected(&self.chain, &row.chain)
+                && is_selected(&self.stage, &row.stage)
                 && (self.stage.is_none() || row.was_called())
         };
         let has_text = |text: &String| {
             packed.contains(text)
                 || matches!(entry.decision(), Decision::Refused(refusal) if refusal.to_string().contains(text))
         };
-        self.since.is_none_or(|since| since <= entry.unpacked.at)
+        self.since.is_none_or(|since| since <= entry.unpacked_parts.time)
             && (self.verdict.is_empty() || self.verdict.contains(&packed.verdict))
-            && is(&self.namespace, packed.namespace.unwrap_or_default())
-            && is(&self.user, packed.user)
-            && ((self.chain.is_none() && self.stage.is_none()) || entry.rows(&packed).iter().any(is_wanted))
+            && is_selected(&self.namespace, packed.namespace.unwrap_or_default())
+            && is_selected(&self.user, packed.user)
+            && ((self.chain.is_none() && self.stage.is_none())
+                || entry.rows(&packed).iter().any(is_selected_row))
             && self.text.as_ref().is_none_or(has_text)
     }
 }

@@ -31,7 +31,7 @@ struct Inner {
     memory: RingMemory,
     redact: Arc<[Redaction]>,
     is_awaited: AtomicBool,
-    arrived: Notify,
+    arrival: Notify,
 }
 
 /// A decision that is kept in memory. Cheap to clone.
@@ -39,7 +39,7 @@ struct Inner {
 pub struct LoggedDecision {
     id: u64,
     bytes: usize,
-    pub(crate) decided: Arc<DecidedRequest>,
+    pub(crate) decided_request: Arc<DecidedRequest>,
     redact: Arc<[Redaction]>,
 }
 
@@ -74,7 +74,7 @@ impl DecisionLog {
             memory: RingMemory::new(config.count, config.bytes),
             redact: config.redact.into(),
             is_awaited: AtomicBool::new(false),
-            arrived: Notify::new(),
+            arrival: Notify::new(),
         }))
     }
 
@@ -86,14 +86,14 @@ impl DecisionLog {
         let Inner {
             memory,
             is_awaited,
-            arrived,
+            arrival,
             ..
         } = &*self.0;
         memory.add(observed);
         // A follower is a task that waits for new decisions. Before it waits, it sets `is_awaited` and reads the log
         // once more. So it either finds the decision that was just added, or is notified here.
         if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Relaxed) {
-            arrived.notify_waiters();
+            arrival.notify_waiters();
         }
     }
 
@@ -113,7 +113,7 @@ impl DecisionLog {
                 next = decisions.last().map(|record: &DecisionRecord| record.id);
                 break;
             }
-            decisions.extend(self.logged(entry).map(|decision| decision.record()));
+            decisions.extend(self.logged_decision(entry).map(|decision| decision.record()));
         }
         DecisionList { decisions, next }
     }
@@ -125,20 +125,20 @@ impl DecisionLog {
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);
         let matching = entries.filter(|entry| entry.read().is_some_and(|packed| packed.uid == uid));
-        let (mut found, mut bytes, mut older) = (Vec::new(), 0, 0);
+        let (mut decisions, mut bytes, mut older_count) = (Vec::new(), 0, 0);
         for entry in matching {
             bytes += entry.size;
-            if older > 0
-                || found.len() == Self::PAGE_OF_UID
-                || (bytes > Self::PAGE_BYTES && !found.is_empty())
+            if older_count > 0
+                || decisions.len() == Self::PAGE_OF_UID
+                || (bytes > Self::PAGE_BYTES && !decisions.is_empty())
             {
-                older += 1;
+                older_count += 1;
             } else {
-                found.extend(self.logged(entry));
+                decisions.extend(self.logged_decision(entry));
             }
         }
-        found.reverse();
-        (found, older)
+        decisions.reverse();
+        (decisions, older_count)
     }
 
     /// Returns a stream of the decisions after the one with the id `after`. If `after` is `None`, returns a stream of
@@ -147,8 +147,8 @@ impl DecisionLog {
         let position = {
             let ring = self.0.memory.ring();
             match after {
-                Some(id) => ring.gone + ring.index_of(id.saturating_add(1)) as u64,
-                None => ring.gone + ring.len() as u64,
+                Some(id) => ring.removed_count + ring.index_of(id.saturating_add(1)) as u64,
+                None => ring.removed_count + ring.len() as u64,
             }
         };
         let follower = Follower {
@@ -170,7 +170,7 @@ impl DecisionLog {
         let recent = self.newest_first(None).take_while(|entry| entry.id >= since);
         let is_full = {
             let ring = self.0.memory.ring();
-            ring.gone > 0 && ring.oldest().is_some_and(|id| id >= since)
+            ring.removed_count > 0 && ring.oldest().is_some_and(|id| id >= since)
         };
         rates::chain_rates(recent, within, now, is_full)
     }
@@ -180,7 +180,7 @@ impl DecisionLog {
         self.0.memory.ring().oldest()
     }
 
-    fn logged(&self, entry: PackedDecision) -> Option<LoggedDecision> {
+    fn logged_decision(&self, entry: PackedDecision) -> Option<LoggedDecision> {
         Some(LoggedDecision {
             id: entry.id,
             bytes: entry.size,
@@ -188,11 +188,11 @@ impl DecisionLog {
         })
     }
 
-    pub(crate) fn decision(&self, decided: DecidedRequest) -> LoggedDecision {
+    pub(crate) fn decision(&self, decided_request: DecidedRequest) -> LoggedDecision {
         LoggedDecision {
             id: 0,
             bytes: 0,
-            decided: Arc::new(decided),
+            decided_request: Arc::new(decided_request),
             redact: self.0.redact.clone(),
         }
     }
@@ -203,12 +203,12 @@ impl DecisionLog {
         let mut end = {
             let ring = self.0.memory.ring();
             let index = before.map_or(ring.len(), |id| ring.index_of(id));
-            ring.gone + index as u64
+            ring.removed_count + index as u64
         };
         let chunks = std::iter::from_fn(move || {
             let ring = self.0.memory.ring();
-            let range = ring.last_entries_before(usize::try_from(end.checked_sub(ring.gone)?).ok()?);
-            end = ring.gone + range.start as u64;
+            let range = ring.last_entries_before(usize::try_from(end.checked_sub(ring.removed_count)?).ok()?);
+            end = ring.removed_count + range.start as u64;
             let mut chunk = ring.entries(range);
             chunk.reverse();
             Some(chunk).filter(|chunk| !chunk.is_empty())
@@ -227,23 +227,23 @@ impl Follower {
     async fn next(&mut self) -> Vec<StreamItem> {
         let log = self.log.clone();
         loop {
-            let mut arrived = std::pin::pin!(log.0.arrived.notified());
+            let mut arrival = std::pin::pin!(log.0.arrival.notified());
             // `enable` registers for notifications now, before the log is read. A decision that is added after the
             // reading then wakes this task.
-            arrived.as_mut().enable();
-            let (missed, entries) = self.take();
-            if missed == 0 && entries.is_empty() {
-                arrived.await;
+            arrival.as_mut().enable();
+            let (missed_count, entries) = self.take();
+            if missed_count == 0 && entries.is_empty() {
+                arrival.await;
                 tokio::time::sleep(GATHERING).await;
                 continue;
             }
             let mut batch = Vec::new();
-            if missed > 0 {
-                batch.push(StreamItem::Missed(missed));
+            if missed_count > 0 {
+                batch.push(StreamItem::Missed(missed_count));
             }
             let included = entries.into_iter().filter(|entry| self.filter.includes(entry));
-            let logged = included.filter_map(|entry| self.log.logged(entry));
-            batch.extend(logged.map(StreamItem::Decision));
+            let logged_decisions = included.filter_map(|entry| self.log.logged_decision(entry));
+            batch.extend(logged_decisions.map(StreamItem::Decision));
             if !batch.is_empty() {
                 return batch;
             }
@@ -255,12 +255,12 @@ impl Follower {
     fn take(&mut self) -> (u64, Vec<PackedDecision>) {
         self.log.0.is_awaited.store(true, Ordering::Relaxed);
         let ring = self.log.0.memory.ring();
-        let missed = ring.gone.saturating_sub(self.position);
-        let first = self.position.saturating_sub(ring.gone);
+        let missed_count = ring.removed_count.saturating_sub(self.position);
+        let first = self.position.saturating_sub(ring.removed_count);
         let first = usize::try_from(first).unwrap_or(usize::MAX).min(ring.len());
         let range = ring.next_entries_from(first);
-        self.position = ring.gone + range.end as u64;
-        (missed, ring.entries(range))
+        self.position = ring.removed_count + range.end as u64;
+        (missed_count, ring.entries(range))
     }
 }
 
@@ -272,27 +272,27 @@ impl LoggedDecision {
 
     /// Returns the verdict of the chains on the request.
     pub fn verdict(&self) -> DecisionVerdict {
-        self.decided.verdict
+        self.decided_request.verdict
     }
 
     /// Returns the redacted decision, without the objects of the request.
     pub fn record(&self) -> DecisionRecord {
-        write::record(self.id, &self.decided, &self.redact)
+        write::record(self.id, &self.decided_request, &self.redact)
     }
 
     /// Returns the redacted decision with the objects of the request.
     pub fn detail(&self) -> DecisionDetail {
-        write::detail(self.id, &self.decided, &self.redact)
+        write::detail(self.id, &self.decided_request, &self.redact)
     }
 
     /// Returns `metadata.generateName` of the request's object; `None` if the object has none, or is not in the log.
     pub fn generate_name(&self) -> Option<String> {
-        self.decided.generate_name()
+        self.decided_request.generate_name()
     }
 
     /// Returns `metadata.uid` of the object stored before the request; `None` if there is none, or if the log lacks it.
     pub fn stored_uid(&self) -> Option<String> {
-        self.decided.stored_uid()
+        self.decided_request.stored_uid()
     }
 
     /// Returns an estimate of how many bytes of memory the decision takes in the log.

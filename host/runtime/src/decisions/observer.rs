@@ -30,7 +30,7 @@ pub(crate) struct ObservedDecision<'a> {
     pub(crate) selection: &'a Selection,
     pub(crate) outcome: &'a Outcome,
     pub(crate) duration: Duration,
-    pub(crate) at: Moment,
+    pub(crate) time: Moment,
     pub(crate) revision: u64,
 }
 
@@ -63,7 +63,7 @@ impl Observer {
 impl ObservedDecision<'_> {
     pub(crate) fn decided(self) -> DecidedRequest {
         let mut request = self.request;
-        let recorded = request
+        let recorded_responses = request
             .recorder
             .take()
             .as_ref()
@@ -74,12 +74,12 @@ impl ObservedDecision<'_> {
         outcome.object = None;
         DecidedRequest {
             texts: Some(texts),
-            recorded,
+            recorded_responses,
             request,
             selection: self.selection.clone(),
             verdict: DecisionVerdict::from_outcome(self.outcome),
             outcome,
-            at: self.at,
+            time: self.time,
             revision: self.revision,
             duration: self.duration,
         }

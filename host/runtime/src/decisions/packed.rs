@@ -18,13 +18,13 @@ pub(super) struct PackedDecision {
     pub(super) id: u64,
     /// The memory that the decision takes in the log, in bytes.
     pub(super) size: usize,
-    pub(super) packed: Box<[u8]>,
-    pub(super) unpacked: UnpackedParts,
+    pub(super) packed_bytes: Box<[u8]>,
+    pub(super) unpacked_parts: UnpackedParts,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct UnpackedParts {
-    pub(super) at: Moment,
+    pub(super) time: Moment,
     /// The outcome without the resulting object. `None` if the packed part of the decision contains all of it: the
     /// request was allowed, and there was no change, warning, audit annotation or log line.
     outcome: Option<Arc<Outcome>>,
@@ -223,11 +223,11 @@ impl<'a> PackedPart<'a> {
         request.user = UserInfo {
             username: self.user.to_owned(),
             uid: self.user_uid.to_owned(),
-            groups: owned(&self.groups),
+            groups: owned_texts(&self.groups),
             extra: self
                 .extra
                 .iter()
-                .map(|(key, values)| ((*key).to_owned(), owned(values)))
+                .map(|(key, values)| ((*key).to_owned(), owned_texts(values)))
                 .collect(),
         };
         request.dry_run = self.dry_run;
@@ -270,19 +270,19 @@ impl RequestOrigin {
 
 impl UnpackedParts {
     /// Appends the packed part of a decision to `bytes`, and returns the unpacked part. Leaves out the content of
-    /// Secrets, and objects that are larger than `most` bytes together.
+    /// Secrets, and objects that are larger than `objects_size_max` bytes together.
     pub(super) fn pack(
         observed: &ObservedDecision<'_>,
-        most: usize,
+        objects_size_max: usize,
         origin: &mut RequestOrigin,
         bytes: &mut Vec<u8>,
     ) -> Self {
         let ObservedDecision { request, outcome, .. } = observed;
         let is_secret = is_secret(request);
         let objects = PackedObjects::from_request(request);
-        let objects = (!is_secret && objects.bytes() <= most).then_some(objects);
+        let objects = (!is_secret && objects.bytes() <= objects_size_max).then_some(objects);
         let rows = rows(outcome);
-        let whole = rows
+        let unpacked_outcome = rows
             .is_none()
             .then(|| Arc::new(without_objects(outcome, is_secret)));
         let packed = PackedPart::new(observed, objects, rows.unwrap_or_default());
@@ -290,8 +290,8 @@ impl UnpackedParts {
         *bytes = postcard::to_extend(&packed, std::mem::take(bytes)).unwrap_or_default();
         origin.update(request);
         Self {
-            at: observed.at,
-            outcome: whole,
+            time: observed.time,
+            outcome: unpacked_outcome,
             origin: origin.clone(),
         }
     }
@@ -305,24 +305,24 @@ impl UnpackedParts {
 impl PackedDecision {
     /// Reads the packed part of the decision. Never returns `None`, because [`UnpackedParts::pack`] wrote the bytes.
     pub(super) fn read(&self) -> Option<PackedPart<'_>> {
-        postcard::from_bytes(&self.packed).ok()
+        postcard::from_bytes(&self.packed_bytes).ok()
     }
 
     pub(super) fn size_without_objects(&self) -> usize {
-        let kept = self.read().and_then(|packed| packed.objects);
-        let objects = kept.map_or(0, |objects| objects.bytes());
-        self.unpacked.size() + self.packed.len().saturating_sub(objects)
+        let packed_objects = self.read().and_then(|packed| packed.objects);
+        let objects = packed_objects.map_or(0, |objects| objects.bytes());
+        self.unpacked_parts.size() + self.packed_bytes.len().saturating_sub(objects)
     }
 
     pub(super) fn rows(&self, packed: &PackedPart<'_>) -> Vec<TraceRow> {
-        match &self.unpacked.outcome {
+        match &self.unpacked_parts.outcome {
             Some(outcome) => outcome.trace.clone(),
             None => packed.rows.iter().map(PackedRow::unpack).collect(),
         }
     }
 
     pub(super) fn decision(&self) -> &Decision {
-        self.unpacked
+        self.unpacked_parts
             .outcome
             .as_ref()
             .map_or(&Decision::Allowed, |outcome| &outcome.decision)
@@ -331,12 +331,12 @@ impl PackedDecision {
     pub(super) fn unpack(&self) -> Option<DecidedRequest> {
         let packed = self.read()?;
         let mut request = packed.request();
-        if let Some((front, identity, spelling)) = self.unpacked.origin.0.as_deref() {
+        if let Some((front, identity, spelling)) = self.unpacked_parts.origin.0.as_deref() {
             request.front.clone_from(front);
             request.identity = identity.clone();
             request.spelling = spelling.clone();
         }
-        let outcome = match &self.unpacked.outcome {
+        let outcome = match &self.unpacked_parts.outcome {
             Some(outcome) => Outcome::clone(outcome),
             None => {
                 let mut outcome = Outcome::new(request.uid.clone(), Decision::Allowed);
@@ -355,8 +355,8 @@ impl PackedDecision {
             selection: packed.selection(),
             outcome,
             verdict: packed.verdict,
-            recorded: Default::default(),
-            at: self.unpacked.at,
+            recorded_responses: Default::default(),
+            time: self.unpacked_parts.time,
             revision: packed.revision,
             duration: packed.duration,
         })
@@ -365,27 +365,27 @@ impl PackedDecision {
 
 /// Copies an outcome, but not the object that the chains returned, nor the patches if the request is about a Secret.
 fn without_objects(outcome: &Outcome, is_secret: bool) -> Outcome {
-    let mut kept = Outcome::new(outcome.uid.clone(), outcome.decision.clone());
-    kept.warnings.clone_from(&outcome.warnings);
-    kept.audit_annotations.clone_from(&outcome.audit_annotations);
-    kept.trace.clone_from(&outcome.trace);
+    let mut copy = Outcome::new(outcome.uid.clone(), outcome.decision.clone());
+    copy.warnings.clone_from(&outcome.warnings);
+    copy.audit_annotations.clone_from(&outcome.audit_annotations);
+    copy.trace.clone_from(&outcome.trace);
     if !is_secret {
-        kept.patch = outcome.patch.clone();
-        return kept;
+        copy.patch = outcome.patch.clone();
+        return copy;
     }
-    for row in &mut kept.trace {
+    for row in &mut copy.trace {
         if let StageResult::Changed(patch) = &mut row.result {
             *patch = Patch::default();
         }
     }
-    kept
+    copy
 }
 
 fn texts(texts: &[String]) -> Vec<&str> {
     texts.iter().map(String::as_str).collect()
 }
 
-fn owned(texts: &[&str]) -> Vec<String> {
+fn owned_texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
@@ -520,20 +520,20 @@ mod tests {
                     selection: &selection,
                     outcome: &outcome,
                     duration: Duration::from_micros(1500),
-                    at: Moment::now(),
+                    time: Moment::now(),
                     revision: 7,
                 };
                 let (mut origin, mut bytes) = (RequestOrigin::default(), Vec::new());
-                let kept = PackedDecision {
+                let restored = PackedDecision {
                     id: 1,
                     size: 0,
-                    unpacked: UnpackedParts::pack(&observed, 1 << 20, &mut origin, &mut bytes),
-                    packed: bytes.into(),
+                    unpacked_parts: UnpackedParts::pack(&observed, 1 << 20, &mut origin, &mut bytes),
+                    packed_bytes: bytes.into(),
                 }
                 .unpack()
                 .unwrap();
                 let decided = observed.decided();
-                assert_eq!(format!("{kept:?}"), format!("{decided:?}"));
+                assert_eq!(format!("{restored:?}"), format!("{decided:?}"));
             }
         }
     }

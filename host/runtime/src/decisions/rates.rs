@@ -15,29 +15,31 @@ const PARTS: usize = 12;
 
 #[derive(Default)]
 struct ChainCounts {
-    requests: u64,
-    denied: u64,
-    would_deny: u64,
-    changed: u64,
-    failed: u64,
+    request_count: u64,
+    denied_count: u64,
+    would_deny_count: u64,
+    changed_count: u64,
+    failed_count: u64,
     /// The times that requests spent in the chain, in microseconds. Each part of the time range has its own list, and
     /// the newest part comes first.
     microseconds: [Vec<u64>; PARTS],
 }
 
 /// Returns the rates of each chain. The decisions come from the log, the newest first. `is_cut` means that the log has
-/// lost older decisions, so it may not cover the whole time `within`.
+/// lost older decisions, so it may not cover the whole time `time_range`.
 pub(super) fn chain_rates(
     decisions: impl Iterator<Item = PackedDecision>,
-    within: Duration,
+    time_range: Duration,
     now: SystemTime,
     is_cut: bool,
 ) -> Vec<ChainRates> {
     let mut chains: BTreeMap<(Phase, Arc<str>), ChainCounts> = BTreeMap::new();
-    let mut seconds = within.as_secs_f64();
-    let part_length = (within / PARTS as u32).as_micros().max(1);
+    let mut seconds = time_range.as_secs_f64();
+    let part_length = (time_range / PARTS as u32).as_micros().max(1);
     for entry in decisions {
-        let age = now.duration_since(entry.unpacked.at.0).unwrap_or_default();
+        let age = now
+            .duration_since(entry.unpacked_parts.time.0)
+            .unwrap_or_default();
         if is_cut {
             seconds = age.as_secs_f64();
         }
@@ -50,19 +52,19 @@ pub(super) fn chain_rates(
         }
     }
     let rates = chains.into_iter().map(|((phase, chain), counts)| {
-        let mut all = counts.microseconds.concat();
+        let mut all_microseconds = counts.microseconds.concat();
         let parts = || counts.microseconds.iter().rev();
         ChainRates {
             chain: chain.to_string(),
             phase,
             seconds,
-            requests: counts.requests,
-            denied: counts.denied,
-            would_deny: counts.would_deny,
-            changed: counts.changed,
-            failed: counts.failed,
-            p50_microseconds: quantile(&mut all, 50),
-            p99_microseconds: quantile(&mut all, 99),
+            requests: counts.request_count,
+            denied: counts.denied_count,
+            would_deny: counts.would_deny_count,
+            changed: counts.changed_count,
+            failed: counts.failed_count,
+            p50_microseconds: quantile(&mut all_microseconds, 50),
+            p99_microseconds: quantile(&mut all_microseconds, 99),
             requests_series: parts().map(|part| part.len() as u64).collect(),
             p99_series: parts().map(|part| quantile(&mut part.clone(), 99)).collect(),
         }
@@ -78,17 +80,17 @@ impl ChainCounts {
         if rows.iter().all(|row| row.round > 1) {
             return;
         }
-        self.requests += 1;
-        let has = |mode: Mode, wanted: fn(&StageResult) -> bool| {
-            u64::from(rows.iter().any(|row| row.mode == mode && wanted(&row.result)))
+        self.request_count += 1;
+        let count_if = |mode: Mode, predicate: fn(&StageResult) -> bool| {
+            u64::from(rows.iter().any(|row| row.mode == mode && predicate(&row.result)))
         };
         let is_denied = |result: &StageResult| matches!(result, StageResult::Denied(_));
-        self.denied += has(Mode::Enforce, is_denied);
-        self.would_deny += has(Mode::Audit, is_denied);
+        self.denied_count += count_if(Mode::Enforce, is_denied);
+        self.would_deny_count += count_if(Mode::Audit, is_denied);
         if matches!(decision, Decision::Allowed) {
-            self.changed += has(Mode::Enforce, |result| matches!(result, StageResult::Changed(_)));
+            self.changed_count += count_if(Mode::Enforce, |result| matches!(result, StageResult::Changed(_)));
         } else {
-            self.failed += has(Mode::Enforce, |result| {
+            self.failed_count += count_if(Mode::Enforce, |result| {
                 matches!(
                     result,
                     StageResult::Failed {
@@ -99,9 +101,9 @@ impl ChainCounts {
             });
         }
         let span = |mode: Mode| {
-            let called = || rows.iter().filter(|row| row.mode == mode && row.was_called());
-            let begin = called().map(|row| row.start).min()?;
-            let end = called().map(|row| row.start + row.duration).max()?;
+            let called_rows = || rows.iter().filter(|row| row.mode == mode && row.was_called());
+            let begin = called_rows().map(|row| row.start).min()?;
+            let end = called_rows().map(|row| row.start + row.duration).max()?;
             Some(end.saturating_sub(begin))
         };
         let span_of_calls = span(Mode::Enforce).or_else(|| span(Mode::Audit));

@@ -96,8 +96,8 @@ pub struct RequestRecording {
 pub(crate) struct Recorder {
     share: Share,
     requests: mpsc::Sender<Arc<DecidedRequest>>,
-    seen: AtomicU64,
-    missed: AtomicU64,
+    seen_count: AtomicU64,
+    missed_count: AtomicU64,
 }
 
 /// The recordings that have not ended. Lives as long as the host.
@@ -110,8 +110,8 @@ impl Recorders {
         let recorder = Arc::new(Recorder {
             share: config.share,
             requests: sender,
-            seen: AtomicU64::new(0),
-            missed: AtomicU64::new(0),
+            seen_count: AtomicU64::new(0),
+            missed_count: AtomicU64::new(0),
         });
         self.0
             .rcu(|recorders| [recorders.as_slice(), std::slice::from_ref(&recorder)].concat());
@@ -125,25 +125,25 @@ impl Recorders {
 
     /// Returns the recordings that include this request. If there are any, the responses and objects that plugins fetch
     /// for the request will be recorded, too.
-    pub(crate) fn due(&self, request: &mut Request) -> Vec<Arc<Recorder>> {
+    pub(crate) fn due_recorders(&self, request: &mut Request) -> Vec<Arc<Recorder>> {
         let recorders = self.0.load();
-        let due = |recorder: &&Arc<Recorder>| {
+        let is_due = |recorder: &&Arc<Recorder>| {
             recorder
                 .share
-                .is_due(recorder.seen.fetch_add(1, Ordering::Relaxed))
+                .is_due(recorder.seen_count.fetch_add(1, Ordering::Relaxed))
         };
-        let due: Vec<_> = recorders.iter().filter(due).cloned().collect();
-        if !due.is_empty() {
+        let due_recorders: Vec<_> = recorders.iter().filter(is_due).cloned().collect();
+        if !due_recorders.is_empty() {
             request.recorder = Some(ResponseRecorder::default());
         }
-        due
+        due_recorders
     }
 }
 
 impl Recorder {
     pub(crate) fn deliver(&self, decided: Arc<DecidedRequest>) {
         if self.requests.try_send(decided).is_err() {
-            self.missed.fetch_add(1, Ordering::Relaxed);
+            self.missed_count.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -151,7 +151,7 @@ impl Recorder {
 impl RequestRecording {
     /// Returns the number of requests that are missing in the recording because they were not read fast enough.
     pub fn missed(&self) -> u64 {
-        self.recorder.missed.load(Ordering::Relaxed)
+        self.recorder.missed_count.load(Ordering::Relaxed)
     }
 }
 
@@ -193,13 +193,13 @@ pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<Re
     let (request, response, mut redacted) =
         redaction::redact_review(&decided.request, redact, request, response);
     let mut http = Vec::new();
-    for answer in &decided.recorded.http {
+    for answer in &decided.recorded_responses.http {
         let (answer, count) = redaction::redact_answer(answer.clone(), redact);
         redacted += count;
         http.push(answer);
     }
     let mut cluster = Vec::new();
-    for (kind, object) in &decided.recorded.objects {
+    for (kind, object) in &decided.recorded_responses.objects {
         let Ok(Value::Object(mut object)) = serde_json::from_str(object) else {
             continue;
         };
@@ -219,12 +219,12 @@ pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<Re
         request,
         response,
         recording: RecordingNote {
-            at: decided.at,
+            at: decided.time,
             revision: decided.revision,
             redacted,
             http,
-            cluster: decided.recorded.looked_up.then_some(cluster),
-            missed: decided.recorded.missed,
+            cluster: decided.recorded_responses.looked_up.then_some(cluster),
+            missed: decided.recorded_responses.missed,
         },
     })
 }

@@ -58,7 +58,7 @@ impl DecisionDetail {
 impl LoggedDecision {
     /// Returns the original request and the chains to which it was sent; `None` if the log lacks the request's objects.
     pub fn request(&self) -> Option<(Request, Selection)> {
-        let decided = &self.decided;
+        let decided = &self.decided_request;
         Some((decided.request()?, decided.selection.clone()))
     }
 }

@@ -54,15 +54,15 @@ pub(super) struct DecisionRing {
     /// The memory that all decisions in the ring take, in bytes.
     pub(super) size: usize,
     /// The number of decisions that were removed from the ring since the start.
-    pub(super) gone: u64,
-    last: u64,
+    pub(super) removed_count: u64,
+    last_id: u64,
 }
 
 struct RingSlot {
     id: u64,
     length: usize,
     size: usize,
-    unpacked: UnpackedParts,
+    unpacked_parts: UnpackedParts,
 }
 
 fn thread_index() -> usize {
@@ -90,7 +90,7 @@ impl RingMemory {
 
     pub(super) fn add(&self, observed: &ObservedDecision<'_>) {
         let index = thread_index() % self.collections.len();
-        let Some(Collection(collected)) = self.collections.get(index) else {
+        let Some(Collection(collection)) = self.collections.get(index) else {
             return;
         };
         let is_full = {
@@ -98,12 +98,12 @@ impl RingMemory {
                 bytes,
                 decisions,
                 origin,
-            } = &mut *collected.lock();
+            } = &mut *collection.lock();
             let start = bytes.len();
             // The objects of one decision may take at most a sixteenth of the log's memory. Otherwise, a single large
             // decision could push all others out of the log.
-            let unpacked = UnpackedParts::pack(observed, self.bytes / 16, origin, bytes);
-            decisions.push((unpacked, start..bytes.len()));
+            let unpacked_parts = UnpackedParts::pack(observed, self.bytes / 16, origin, bytes);
+            decisions.push((unpacked_parts, start..bytes.len()));
             decisions.len() >= COLLECTED || bytes.len() >= COLLECTED_BYTES
         };
         if is_full {
@@ -114,12 +114,16 @@ impl RingMemory {
     /// Moves the decisions that the threads have collected to the ring, and returns the locked ring.
     pub(super) fn ring(&self) -> MutexGuard<'_, DecisionRing> {
         let mut ring = self.ring.lock();
-        let mut collections: Vec<_> = self.collections.iter().map(|own| own.0.lock()).collect();
+        let mut collections: Vec<_> = self
+            .collections
+            .iter()
+            .map(|collection| collection.0.lock())
+            .collect();
         let mut decisions = Vec::new();
         for (index, collected) in collections.iter_mut().enumerate() {
             decisions.extend(collected.decisions.drain(..).map(|decision| (index, decision)));
         }
-        decisions.sort_by_key(|(_, (unpacked, _))| unpacked.at);
+        decisions.sort_by_key(|(_, (unpacked, _))| unpacked.time);
         for (index, (unpacked, range)) in decisions {
             let collected = collections.get(index);
             let packed = collected.and_then(|collected| collected.bytes.get(range));
@@ -139,7 +143,7 @@ impl DecisionRing {
         // An allocator usually reserves more memory than was requested: about an eighth more.
         let size = size + size / 8;
         if size > bytes {
-            self.gone += 1;
+            self.removed_count += 1;
             return;
         }
         while self.slots.len() >= count || self.size + size > bytes {
@@ -148,7 +152,7 @@ impl DecisionRing {
             };
             self.bytes.drain(..oldest.length);
             self.size -= oldest.size;
-            self.gone += 1;
+            self.removed_count += 1;
         }
         let room = self.bytes.capacity() - self.bytes.len();
         if room < packed.len() {
@@ -159,12 +163,12 @@ impl DecisionRing {
         self.bytes.extend(packed);
         self.size += size;
         // Each id is at least the time in microseconds, so ids are larger after a restart than before it.
-        self.last = unpacked.at.as_micros().max(self.last + 1);
+        self.last_id = unpacked.time.as_micros().max(self.last_id + 1);
         self.slots.push_back(RingSlot {
-            id: self.last,
+            id: self.last_id,
             length: packed.len(),
             size,
-            unpacked,
+            unpacked_parts: unpacked,
         });
     }
 
@@ -181,13 +185,13 @@ impl DecisionRing {
     }
 
     pub(super) fn last_entries_before(&self, end: usize) -> Range<usize> {
-        let before = self.slots.range(..end.min(self.len())).rev();
-        end.saturating_sub(copied_together(before))..end
+        let slots_before = self.slots.range(..end.min(self.len())).rev();
+        end.saturating_sub(copied_together(slots_before))..end
     }
 
     pub(super) fn next_entries_from(&self, start: usize) -> Range<usize> {
-        let from = self.slots.range(start.min(self.len())..);
-        start..start + copied_together(from)
+        let slots_from = self.slots.range(start.min(self.len())..);
+        start..start + copied_together(slots_from)
     }
 
     pub(super) fn entries(&self, range: Range<usize>) -> Vec<PackedDecision> {
@@ -198,8 +202,8 @@ impl DecisionRing {
             PackedDecision {
                 id: slot.id,
                 size: slot.size,
-                packed: bytes.copied().collect(),
-                unpacked: slot.unpacked.clone(),
+                packed_bytes: bytes.copied().collect(),
+                unpacked_parts: slot.unpacked_parts.clone(),
             }
         });
         entries.collect()
@@ -210,9 +214,9 @@ impl DecisionRing {
 /// [`COPIED_BYTES`] together. The first slot may always be copied, even if it is larger.
 fn copied_together<'s>(slots: impl Iterator<Item = &'s RingSlot>) -> usize {
     let mut bytes = 0;
-    let within = slots.take(COPIED).enumerate().take_while(|(index, slot)| {
+    let copied_slots = slots.take(COPIED).enumerate().take_while(|(index, slot)| {
         bytes += slot.length;
         *index == 0 || bytes <= COPIED_BYTES
     });
-    within.count()
+    copied_slots.count()
 }

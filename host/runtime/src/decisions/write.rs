@@ -24,7 +24,7 @@ pub(super) fn record(id: u64, decided: &DecidedRequest, redact: &[Redaction]) ->
     }
     DecisionRecord {
         id,
-        at: decided.at,
+        at: decided.time,
         uid: request.uid.as_str().to_owned(),
         revision: decided.revision,
         dialect: text(front.and_then(|front| front.dialect.as_ref())),

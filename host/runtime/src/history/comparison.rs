@@ -108,23 +108,23 @@ fn changed_definitions((path, [old, new]): FileTexts<'_>) -> Vec<String> {
 /// `other`, the content of the file in the other revision.
 fn definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, Vec<serde_json::Value>> {
     const MARKER: &str = "\n---\n";
-    let known: BTreeSet<&str> = other.split(MARKER).map(str::trim).collect();
-    let different: Vec<&str> = text
+    let other_documents: BTreeSet<&str> = other.split(MARKER).map(str::trim).collect();
+    let different_documents: Vec<&str> = text
         .split(MARKER)
-        .filter(|part| !known.contains(part.trim()))
+        .filter(|part| !other_documents.contains(part.trim()))
         .collect();
-    let mut found = BTreeMap::<_, Vec<_>>::new();
+    let mut documents_by_id = BTreeMap::<_, Vec<_>>::new();
     let name = path.display().to_string();
-    for document in read_text(&name, &different.join(MARKER), &mut Mistakes::new()) {
+    for document in read_text(&name, &different_documents.join(MARKER), &mut Mistakes::new()) {
         let value = document.root_ignoring_mistakes().json();
         let items = value.get("items").and_then(serde_json::Value::as_array);
         for item in items.map_or(slice::from_ref(&value), Vec::as_slice) {
             if let Some(id) = id_of(item) {
-                found.entry(id).or_default().push(item.clone());
+                documents_by_id.entry(id).or_default().push(item.clone());
             }
         }
     }
-    found
+    documents_by_id
 }
 
 fn id_of(document: &serde_json::Value) -> Option<DefinitionId> {

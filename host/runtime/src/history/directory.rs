@@ -205,15 +205,15 @@ fn lock(directory: &Path) -> Result<File, HistoryError> {
 
 fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let bytes = file::read(path, u64::MAX)?;
-    let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let invalid_data = |message| io::Error::new(io::ErrorKind::InvalidData, message);
     let end = bytes
         .iter()
         .position(|byte| *byte == b'\n')
-        .ok_or_else(|| wrong("it is truncated"))?;
+        .ok_or_else(|| invalid_data("it is truncated"))?;
     let (digest, text) = bytes.split_at(end);
     let text = text.get(1..).unwrap_or_default();
     if digest != Digest::of(text).to_string().as_bytes() {
-        return Err(wrong("its digest does not match its first line"));
+        return Err(invalid_data("its digest does not match its first line"));
     }
     Ok(serde_json::from_slice(text)?)
 }

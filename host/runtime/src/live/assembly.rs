@@ -39,7 +39,7 @@ pub(crate) struct AssembledTable {
     /// All plugins of the table's stages, including the plugins of candidates.
     pub(crate) plugins: Vec<(RevisionModule, Arc<LivePlugin>)>,
     /// The errors that did not prevent the table from being built, each with what is served instead.
-    pub(crate) tolerated: Vec<(StageError, Served)>,
+    pub(crate) tolerated_errors: Vec<(StageError, Served)>,
     errors: Vec<StageError>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Assembler {
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     /// The sandbox that runs plugins. It reserves much memory, so it is created only when the first plugin is loaded.
-    pub(crate) started: OnceCell<Sandbox>,
+    pub(crate) shared_sandbox: OnceCell<Sandbox>,
     pub(crate) plugins: Plugins,
     pub(crate) trials: Trials,
     pub(crate) statistics: Statistics,
@@ -120,7 +120,7 @@ impl Assembler {
     pub(crate) fn work_in_background(&self) {
         self.compilers.set_limit(WORKERS_IN_BACKGROUND);
         self.loaders.forget_permits(WORKERS - 1);
-        if let Some(sandbox) = self.started.get() {
+        if let Some(sandbox) = self.shared_sandbox.get() {
             sandbox.prepare_in_background();
         }
     }
@@ -132,27 +132,27 @@ impl Assembler {
         live: &LiveModules,
         may_fail: MissingModules<'_>,
     ) -> Result<AssembledTable, Error> {
-        let mut loaded = self
+        let mut loaded_plugins = self
             .load_plugins(&definitions, modules, live, may_fail)
             .await?
             .into_iter();
-        let mut assembled = AssembledTable::default();
+        let mut table = AssembledTable::default();
         for definition in definitions {
             let name: Arc<str> = definition.name.into();
             let stage = |stage: StageDefinition| {
-                let plugins = loaded.by_ref().take(stage.plugins().count()).collect();
-                self.stage(definition.phase, &name, stage, plugins, &mut assembled)
+                let plugins = loaded_plugins.by_ref().take(stage.plugins().count()).collect();
+                self.stage(definition.phase, &name, stage, plugins, &mut table)
             };
             let stages = definition.stages.into_iter().filter_map(stage).collect();
             let mut chain = Chain::new(name.clone(), definition.rules, Vec::new()).with_stages(stages);
             chain.phase = definition.phase;
             chain.namespace = definition.namespace.map(Into::into);
-            assembled.chains.push(Arc::new(chain));
+            table.chains.push(Arc::new(chain));
         }
-        if assembled.errors.is_empty() {
-            Ok(assembled)
+        if table.errors.is_empty() {
+            Ok(table)
         } else {
-            Err(Error::Stages(assembled.errors))
+            Err(Error::Stages(table.errors))
         }
     }
 
@@ -166,27 +166,27 @@ impl Assembler {
         Arc::new(chain.clone().with_stages(stages))
     }
 
-    /// Builds a stage that uses these plugins. Adds errors to `assembled`.
+    /// Builds a stage that uses these plugins. Adds errors to `table`.
     fn stage(
         &self,
         phase: Phase,
         chain: &Arc<str>,
         stage: StageDefinition,
         plugins: Vec<OrderedPlugin>,
-        assembled: &mut AssembledTable,
+        table: &mut AssembledTable,
     ) -> Option<LiveStage> {
-        let before = assembled.errors.len();
-        let found: Vec<_> = plugins
+        let before = table.errors.len();
+        let loaded_plugins: Vec<_> = plugins
             .into_iter()
-            .filter_map(|plugin| plugin.add_to(assembled))
+            .filter_map(|plugin| plugin.add_to(table))
             .collect();
-        if assembled.errors.len() > before {
+        if table.errors.len() > before {
             return None;
         }
         let address = address(phase, chain, &stage.spec.name);
-        let shadowed = match (&stage.candidate, &*found) {
+        let hook_with_candidate = match (&stage.candidate, &*loaded_plugins) {
             (Some(definition), [Ok(plugin), Ok(candidate)]) => {
-                Some(self.shadowed(plugin, candidate, definition, &address, stage.spec.timeout))
+                Some(self.hook_with_candidate(plugin, candidate, definition, &address, stage.spec.timeout))
             }
             _ => None,
         };
@@ -195,24 +195,29 @@ impl Assembler {
             grants: Arc::clone(&self.sandbox.policy_http),
             sender: Arc::clone(sender),
         });
-        let given = HookContext {
+        let hook_context = HookContext {
             phase,
-            plugins: found.into_iter().map(prepared).collect(),
+            plugins: loaded_plugins.into_iter().map(prepare_hook).collect(),
             authorizer: &self.authorizer,
             cluster: self.sandbox.cluster.as_ref(),
             http: http.as_ref(),
             namespaces: &self.namespaces,
             connect: &connect,
         };
-        match stage.hook.prepare(given) {
-            Ok(prepared) => {
-                let statistics = self.statistics.get_or_create(&address, &prepared.identity);
-                Some(LiveStage::new(stage.spec, prepared, shadowed, statistics))
+        match stage.hook.prepare(hook_context) {
+            Ok(prepared_hook) => {
+                let statistics = self.statistics.get_or_create(&address, &prepared_hook.identity);
+                Some(LiveStage::new(
+                    stage.spec,
+                    prepared_hook,
+                    hook_with_candidate,
+                    statistics,
+                ))
             }
             Err(error) => {
                 let cause = StageErrorCause::Hook(error);
                 let error = StageError::new(chain, &stage.spec.name, stage.location, cause);
-                assembled.errors.push(error);
+                table.errors.push(error);
                 None
             }
         }
@@ -231,7 +236,7 @@ impl Assembler {
         Ok((Arc::new(webhook), url))
     }
 
-    fn shadowed(
+    fn hook_with_candidate(
         &self,
         plugin: &LivePlugin,
         candidate: &LivePlugin,
@@ -269,15 +274,15 @@ impl Assembler {
         live: &LiveModules,
         may_fail: MissingModules<'_>,
     ) -> Result<Vec<OrderedPlugin>, Error> {
-        let wanted = orders(definitions);
-        if wanted.is_empty() {
+        let plugin_orders = orders(definitions);
+        if plugin_orders.is_empty() {
             return Ok(Vec::new());
         }
         (self.progress)(Progress::Started {
-            plugins: wanted.len(),
+            plugins: plugin_orders.len(),
         });
         let sandbox = self
-            .started
+            .shared_sandbox
             .get_or_try_init(async || Sandbox::new(self.sandbox.clone()))
             .await
             .map_err(Error::Sandbox)?;
@@ -288,7 +293,7 @@ impl Assembler {
         let mut tasks = JoinSet::new();
         // All stages share a resolver, so that they get the same version of a module.
         let resolver = Arc::new(self.catalog.resolver());
-        for (position, order) in wanted.into_iter().enumerate() {
+        for (position, order) in plugin_orders.into_iter().enumerate() {
             let preparation = preparations.entry(order.preparation()).or_default().clone();
             let (assembler, sandbox, modules) = (self.clone(), sandbox.clone(), modules.clone());
             let (resolver, live) = (resolver.clone(), live.clone());
@@ -324,9 +329,9 @@ impl Assembler {
 
 type PluginOrReason = Result<Arc<LivePlugin>, Unavailable>;
 
-fn prepared(plugin: PluginOrReason) -> PreparedHook {
+fn prepare_hook(plugin: PluginOrReason) -> PreparedHook {
     match plugin {
-        Ok(plugin) => plugin.prepared(),
+        Ok(plugin) => plugin.prepared_hook(),
         Err(unavailable) => {
             let Unavailable { source, reason } = &unavailable;
             let status = HookStatus::new("unavailable", source.clone())
@@ -345,7 +350,7 @@ struct OrderedPlugin {
 }
 
 impl OrderedPlugin {
-    fn add_to(self, assembled: &mut AssembledTable) -> Option<PluginOrReason> {
+    fn add_to(self, table: &mut AssembledTable) -> Option<PluginOrReason> {
         let order = self.order;
         let error = |cause| {
             let is_of_module = matches!(cause, StageErrorCause::Module(_));
@@ -359,12 +364,12 @@ impl OrderedPlugin {
         match self.loaded {
             Ok(loaded) => {
                 let cause = loaded.fallback_cause.filter(|cause| !cause.is_not_fetched());
-                let tolerated = cause.map(|cause| (error(cause), Served::LastModules));
-                assembled.tolerated.extend(tolerated);
+                let tolerated_error = cause.map(|cause| (error(cause), Served::LastModules));
+                table.tolerated_errors.extend(tolerated_error);
                 let plugin = loaded.plugin;
                 let (address, is_candidate) = order.address();
                 let module = plugin.module(&address, is_candidate);
-                assembled.plugins.push((module, plugin.clone()));
+                table.plugins.push((module, plugin.clone()));
                 Some(Ok(plugin))
             }
             Err(cause) if self.may_fail && cause.is_transient() => {
@@ -372,11 +377,11 @@ impl OrderedPlugin {
                     source: order.reference.to_string(),
                     reason: cause.to_string(),
                 };
-                assembled.tolerated.push((error(cause), Served::FailingStages));
+                table.tolerated_errors.push((error(cause), Served::FailingStages));
                 Some(Err(unavailable))
             }
             Err(cause) => {
-                assembled.errors.push(error(cause));
+                table.errors.push(error(cause));
                 None
             }
         }

@@ -113,20 +113,23 @@ impl Host {
     /// # Errors
     ///
     /// Fails if the live table has no such stage, or several, or if the duration or the reason is invalid.
-    pub async fn disable(&self, stage: &StageId, how: DisableOptions) -> Result<Switched, DisableError> {
-        let reason = how.reason.trim().to_owned();
+    pub async fn disable(&self, stage: &StageId, options: DisableOptions) -> Result<Switched, DisableError> {
+        let reason = options.reason.trim().to_owned();
         if reason.is_empty() || reason.chars().count() > LONGEST_REASON {
             return Err(DisableError::Invalid(format!(
                 "give the reason for which the stage is disabled, in at most {LONGEST_REASON} characters"
             )));
         }
-        if !(SHORTEST..=LONGEST).contains(&how.duration) {
-            let message = format!("a stage is disabled for 1s to 24h, not for {:?}", how.duration);
+        if !(SHORTEST..=LONGEST).contains(&options.duration) {
+            let message = format!(
+                "a stage is disabled for 1s to 24h, not for {:?}",
+                options.duration
+            );
             return Err(DisableError::Invalid(message));
         }
         let since = Moment::now();
         let (disabled, replaced) = {
-            let mut stages = self.0.disabled.lock();
+            let mut stages = self.0.disabled_stages.lock();
             let disabled = DisabledStage {
                 stage: resolve_stage(
                     stage,
@@ -134,23 +137,23 @@ impl Host {
                     &format!("there is no stage {stage}{}", self.rollback_note()),
                     "stages are",
                 )?,
-                audit: how.audit,
+                audit: options.audit,
                 reason,
-                by: how.by,
+                by: options.by,
                 since,
-                until: Moment(since.0 + how.duration),
+                until: Moment(since.0 + options.duration),
             };
-            let replaced = stages.insert(disabled.clone(), Instant::now() + how.duration);
+            let replaced = stages.insert(disabled.clone(), Instant::now() + options.duration);
             self.apply_disabled(&stages);
             (disabled, replaced)
         };
         metrics::stage_disabled(&disabled.stage, true);
-        let action = if how.audit { "audit" } else { "disable" };
+        let action = if options.audit { "audit" } else { "disable" };
         log(disabled.by.as_deref(), action, &disabled);
         Ok(Switched {
             disabled,
             replaced,
-            not_kept: self.0.disabled.keep().await,
+            not_kept: self.0.disabled_stages.keep().await,
         })
     }
 
@@ -162,7 +165,7 @@ impl Host {
     pub async fn enable(&self, stage: &StageId, by: Option<String>) -> Result<Switched, DisableError> {
         let missing = format!("the stage {stage} is not disabled");
         let disabled = {
-            let mut stages = self.0.disabled.lock();
+            let mut stages = self.0.disabled_stages.lock();
             let disabled = stages.list();
             // The stage may have been removed from the live table, so its name is looked up among the disabled stages.
             let names = disabled.iter().map(|disabled| disabled.stage.clone());
@@ -177,33 +180,33 @@ impl Host {
         Ok(Switched {
             disabled,
             replaced: None,
-            not_kept: self.0.disabled.keep().await,
+            not_kept: self.0.disabled_stages.keep().await,
         })
     }
 
     async fn enable_ended(&self) {
-        let ended = {
-            let mut stages = self.0.disabled.lock();
+        let ended_stages = {
+            let mut stages = self.0.disabled_stages.lock();
             let now = (Instant::now(), Moment::now());
-            let ended = stages.remove(|disabled, end| end <= now.0 || disabled.until <= now.1);
-            if ended.is_empty() {
+            let removed = stages.remove(|disabled, end| end <= now.0 || disabled.until <= now.1);
+            if removed.is_empty() {
                 return;
             }
             self.apply_disabled(&stages);
-            ended
+            removed
         };
-        for disabled in &ended {
+        for disabled in &ended_stages {
             metrics::stage_disabled(&disabled.stage, false);
         }
         // If the list of disabled stages cannot be written to disk, `keep` logs that. The old list does no harm: the
         // next start finds that the time of these stages is over, and enables them.
-        let _ = self.0.disabled.keep().await;
-        ended.iter().for_each(log_end);
+        let _ = self.0.disabled_stages.keep().await;
+        ended_stages.iter().for_each(log_end);
     }
 
     fn log_expired(&self) {
         let now = Moment::now();
-        let mut stages = self.0.disabled.lock();
+        let mut stages = self.0.disabled_stages.lock();
         let table = self.table();
         let before = stages.watch_exceptions(&table.exceptions, now);
         exceptions::log_expired(&table.exceptions, before, now);
@@ -257,27 +260,28 @@ pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,
     missing: &str,
-    known: &str,
+    list_title: &str,
 ) -> Result<String, DisableError> {
     let text = id.to_string();
     let in_short = |name: &String| match (id.phase, name.split_once(':')) {
         (None, Some((_, name))) => name.to_owned(),
         _ => name.clone(),
     };
-    let (mut meant, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| in_short(name) == text);
-    match (meant.pop(), meant.is_empty()) {
+    let (mut matching_names, other_names): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| in_short(name) == text);
+    match (matching_names.pop(), matching_names.is_empty()) {
         (Some(name), true) => Ok(name),
         (Some(name), false) => {
-            meant.push(name);
-            let meant = list(&meant);
+            matching_names.push(name);
+            let matching_list = list(&matching_names);
             Err(DisableError::Invalid(format!(
-                "there are several stages of the name {id}; write one of: {meant}"
+                "there are several stages of the name {id}; write one of: {matching_list}"
             )))
         }
         (None, _) => {
-            let all = format!("the {known}: {}", list(&others));
-            let near = suggestion_or(&text, others.iter().map(in_short), &all);
-            Err(DisableError::NotFound(format!("{missing}; {near}")))
+            let full_list = format!("the {list_title}: {}", list(&other_names));
+            let suggestion = suggestion_or(&text, other_names.iter().map(in_short), &full_list);
+            Err(DisableError::NotFound(format!("{missing}; {suggestion}")))
         }
     }
 }
@@ -306,10 +310,10 @@ fn log_end(disabled: &DisabledStage) {
 }
 
 fn list(names: &[String]) -> String {
-    let (listed, more) = names.split_at(names.len().min(MOST_NAMES));
-    match listed {
+    let (shown_names, hidden_names) = names.split_at(names.len().min(MOST_NAMES));
+    match shown_names {
         [] => "none".to_owned(),
-        _ if more.is_empty() => listed.join(", "),
-        _ => format!("{} and {} more", listed.join(", "), more.len()),
+        _ if hidden_names.is_empty() => shown_names.join(", "),
+        _ => format!("{} and {} more", shown_names.join(", "), hidden_names.len()),
     }
 }

@@ -38,8 +38,8 @@ impl LiveException {
         } = &self.definition;
         let stages = chains.iter().flat_map(|chain| {
             let stages = chain.stages.iter();
-            let excepted = stages.filter(|stage| stage.spec.exceptions.contains(exception));
-            excepted.map(|stage| address(chain.phase, &chain.name, &stage.spec.name))
+            let excepted_stages = stages.filter(|stage| stage.spec.exceptions.contains(exception));
+            excepted_stages.map(|stage| address(chain.phase, &chain.name, &stage.spec.name))
         });
         ExceptionStatus {
             name: exception.name.to_string(),
@@ -97,6 +97,6 @@ pub(crate) fn next_end(exceptions: &[LiveException], now: Moment) -> Option<Inst
         .iter()
         .map(LiveException::until)
         .filter(|end| *end > now);
-    let rest = ends.min()?.0.duration_since(now.0).unwrap_or_default();
-    Instant::now().checked_add(rest)
+    let remaining_time = ends.min()?.0.duration_since(now.0).unwrap_or_default();
+    Instant::now().checked_add(remaining_time)
 }

@@ -15,11 +15,11 @@ use crate::{
 /// have another path on another replica.
 pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
     let of_file = |file: &DefinitionFile| {
-        let place = match file.kind {
+        let path_bytes = match file.kind {
             StoreKind::Files => &[],
             StoreKind::Entries => file.path.as_os_str().as_encoded_bytes(),
         };
-        Digest::of_parts([place, file.normalized().as_bytes()])
+        Digest::of_parts([path_bytes, file.normalized().as_bytes()])
     };
     let mut digests: Vec<Digest> = set.files().iter().map(of_file).collect();
     digests.sort_unstable();

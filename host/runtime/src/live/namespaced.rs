@@ -45,11 +45,11 @@ impl NamespacedChains {
         };
         let mut mistakes = Vec::new();
         for (index, stage) in chain.stages.iter().enumerate() {
-            for (place, what, key) in self.forbidden_uses(stage, namespace) {
+            for (field_path, description, key) in self.forbidden_uses(stage, namespace) {
                 mistakes.push(Mistake {
                     location: stage.location.clone(),
-                    path: format!("spec.stages[{index}]{place}"),
-                    message: format!("{what} is not allowed in a chain of a namespace"),
+                    path: format!("spec.stages[{index}]{field_path}"),
+                    message: format!("{description} is not allowed in a chain of a namespace"),
                     fix: format!(
                         "remove it, or let the operator allow it in `{KEY}.{key}` of the configuration"
                     ),
@@ -66,61 +66,66 @@ impl NamespacedChains {
         stage: &StageDefinition,
         namespace: &str,
     ) -> Vec<(String, String, &'static str)> {
-        let mut found = Vec::new();
-        for (uses_it, place) in [
+        let mut forbidden = Vec::new();
+        for (is_used, field_path) in [
             (stage.spec.uses_authorizer(), ".matchConditions"),
             (
                 stage.hook.reads().iter().any(ClusterKind::is_access_review),
                 ".cel",
             ),
         ] {
-            if uses_it && !self.allow.any_access() {
-                let what = format!(
+            if is_used && !self.allow.any_access() {
+                let description = format!(
                     "`authorizer`, for which the grant `{}` is needed,",
                     ClusterKind::any_access()
                 );
-                found.push((place.to_owned(), what, "allow.cluster"));
+                forbidden.push((field_path.to_owned(), description, "allow.cluster"));
             }
         }
         if let Some(server) = stage.hook.server() {
             let is_allowed = match (self.webhooks, server) {
                 (NamespacedWebhooks::Any, _) => true,
-                (NamespacedWebhooks::OwnServices, WebhookTarget::Service { namespace: of, .. }) => {
-                    of == namespace
-                }
+                (
+                    NamespacedWebhooks::OwnServices,
+                    WebhookTarget::Service {
+                        namespace: service_namespace,
+                        ..
+                    },
+                ) => service_namespace == namespace,
                 _ => false,
             };
             if !is_allowed {
-                let what = match server {
+                let description = match server {
                     WebhookTarget::Url(url) => format!("the webhook at {url}"),
                     WebhookTarget::Service { namespace, name, .. } => {
                         format!("the webhook at the service {namespace}/{name}")
                     }
                 };
-                found.push((".webhook".to_owned(), what, "webhooks"));
+                forbidden.push((".webhook".to_owned(), description, "webhooks"));
             }
         }
         for (part, plugin) in stage.plugins() {
-            let place = part.path;
+            let field_path = part.path;
             // A source that cannot be parsed matches none of the allowed modules, so the plugin is not allowed.
             let source = ReferenceSource::from_reference(&plugin.source).ok();
             let is_allowed =
                 source.is_some_and(|source| self.modules.iter().any(|allowed| allowed.matches(&source)));
             if !is_allowed {
-                found.push((
-                    format!("{place}.source"),
+                forbidden.push((
+                    format!("{field_path}.source"),
                     format!("the module {}", plugin.source),
                     "modules",
                 ));
             }
             if let Some(file) = plugin.read_from.first() {
-                let what = format!("the file {}", file.display());
-                found.push((place.clone(), what, "modules"));
+                let description = format!("the file {}", file.display());
+                forbidden.push((field_path.clone(), description, "modules"));
             }
             let grants = plugin.allow.not_included_in(&self.allow).into_iter();
-            found.extend(grants.map(|(what, key)| (format!("{place}.{key}"), what, key)));
+            forbidden
+                .extend(grants.map(|(description, key)| (format!("{field_path}.{key}"), description, key)));
         }
-        found
+        forbidden
     }
 }
 

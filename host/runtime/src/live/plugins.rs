@@ -76,12 +76,12 @@ pub struct LivePlugin {
     pub(crate) plugin: Arc<Plugin>,
     pub(crate) settings: String,
     config: PluginConfig,
-    compiled: CompiledKey,
+    compiled_key: CompiledKey,
 }
 
 impl LivePlugin {
     pub(crate) fn in_store(&self) -> (Option<Digest>, CompiledKey) {
-        (self.status.digest.parse().ok(), self.compiled)
+        (self.status.digest.parse().ok(), self.compiled_key)
     }
 
     /// Returns a string that identifies the plugin by its module, settings, limits and grants.
@@ -94,7 +94,7 @@ impl LivePlugin {
         Digest::of_parts([&self.status.digest, &self.settings, with].map(str::as_bytes))
     }
 
-    pub(crate) fn prepared(&self) -> PreparedHook {
+    pub(crate) fn prepared_hook(&self) -> PreparedHook {
         let mut hook = PreparedHook::new(self.plugin.clone(), (&self.status).into());
         hook.identity.clone_from(&self.status.digest);
         hook.failures = PluginDefinition::FAILURES;
@@ -121,7 +121,7 @@ pub(crate) struct Order {
     pub(crate) location: Location,
     pub(crate) is_candidate: bool,
     pub(crate) reference: ModuleReference,
-    pinned: Option<Digest>,
+    pinned_digest: Option<Digest>,
     settings: String,
     config: PluginConfig,
 }
@@ -141,7 +141,7 @@ impl Order {
             location: part.location.clone(),
             is_candidate: part.is_candidate,
             reference: plugin.source.clone(),
-            pinned: plugin.digest,
+            pinned_digest: plugin.digest,
             settings: plugin.settings.to_string(),
             config: PluginConfig {
                 name: part.name.to_string(),
@@ -157,7 +157,7 @@ impl Order {
     pub(crate) fn preparation(&self) -> (ModuleReference, Option<Digest>, String, usize) {
         (
             self.reference.clone(),
-            self.pinned,
+            self.pinned_digest,
             self.settings.clone(),
             self.config.limits.memory,
         )
@@ -220,7 +220,7 @@ impl Plugins {
         modules: &Modules,
         preparation: &SharedPreparation,
     ) -> Result<LoadedPlugin, StageErrorCause> {
-        let started = Instant::now();
+        let start_time = Instant::now();
         let module = preparation
             .module
             .get_or_try_init(async || module(assembler, resolver, order, modules).await)
@@ -231,7 +231,7 @@ impl Plugins {
         let (plugin, from_store) = preparation
             .plugin
             .get_or_try_init(async || match self.find_code(module, order) {
-                Some(known) => Ok((known.plugin.clone(), known.status.from_store)),
+                Some(live_plugin) => Ok((live_plugin.plugin.clone(), live_plugin.status.from_store)),
                 None => plugin(assembler, sandbox, module, order).await,
             })
             .await?;
@@ -270,11 +270,11 @@ impl Plugins {
             stage: order.stage.clone(),
             status,
             cluster: order.config.grants.cluster.iter().cloned().collect(),
-            took: started.elapsed(),
+            took: start_time.elapsed(),
             plugin: Arc::new(plugin),
             settings: order.settings.clone(),
             config: order.config.clone(),
-            compiled: compiled_key(sandbox, module, order),
+            compiled_key: compiled_key(sandbox, module, order),
         };
         Ok(self.keep(loaded))
     }
@@ -309,17 +309,18 @@ impl Plugins {
         let digest = module.digest().to_string();
         let plugins = self.0.lock();
         let of_module = |(key, _): &(&PluginKey, _)| key.0 == digest && key.1 == order.settings;
-        let mut loaded = plugins.iter().filter(of_module).flat_map(|(_, loaded)| loaded);
-        loaded.find_map(|loaded| {
-            let memory = |loaded: &Arc<LivePlugin>| loaded.config.limits.memory == order.config.limits.memory;
-            loaded.upgrade().filter(memory)
+        let mut module_plugins = plugins.iter().filter(of_module).flat_map(|(_, loaded)| loaded);
+        module_plugins.find_map(|loaded| {
+            let has_same_memory =
+                |loaded: &Arc<LivePlugin>| loaded.config.limits.memory == order.config.limits.memory;
+            loaded.upgrade().filter(has_same_memory)
         })
     }
 
     fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<LivePlugin>> {
         let source = order.reference.to_string();
         let digest = *live.get(&source)?;
-        if order.pinned.is_some_and(|pinned| pinned != digest) {
+        if order.pinned_digest.is_some_and(|pinned| pinned != digest) {
             return None;
         }
         find(&self.0.lock(), &order.key(digest), |loaded| {
@@ -340,12 +341,12 @@ impl Plugins {
             new.settings.clone(),
             new.config.name.clone(),
         );
-        let same = |loaded: &Arc<LivePlugin>| {
+        let is_same = |loaded: &Arc<LivePlugin>| {
             loaded.config == new.config
                 && loaded.status.source == new.status.source
                 && loaded.status.signature == new.status.signature
         };
-        if let Some(loaded) = find(&plugins, &key, same) {
+        if let Some(loaded) = find(&plugins, &key, is_same) {
             return LoadedPlugin::reused(loaded, None);
         }
         let plugin = Arc::new(new);
@@ -360,8 +361,8 @@ impl Plugins {
     /// Returns the number of plugins in memory. It includes plugins of tables that only requests in flight use.
     pub(crate) fn count(&self) -> usize {
         let plugins = self.0.lock();
-        let live = |loaded: &&Weak<LivePlugin>| loaded.strong_count() > 0;
-        plugins.values().flatten().filter(live).count()
+        let is_live = |loaded: &&Weak<LivePlugin>| loaded.strong_count() > 0;
+        plugins.values().flatten().filter(is_live).count()
     }
 }
 

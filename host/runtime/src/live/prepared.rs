@@ -14,7 +14,7 @@ use crate::{
 const GO_LIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct PreparedTable {
-    pub(crate) built: BuiltTable,
+    pub(crate) built_table: BuiltTable,
     pub(crate) entry: Arc<HistoryEntry>,
     pub(crate) slot: OwnedSemaphorePermit,
 }
@@ -42,11 +42,11 @@ impl PreparedTables {
 
     pub(crate) fn plugins(&self) -> impl Iterator<Item = &Arc<LivePlugin>> {
         let tables = self.newest.iter().chain(&self.earlier);
-        tables.flat_map(|table| &table.built.plugins)
+        tables.flat_map(|table| &table.built_table.plugins)
     }
 
     pub(crate) fn hashes(&self) -> PreparedHashes {
-        let hash = |table: &Option<PreparedTable>| Some(table.as_ref()?.built.hash);
+        let hash = |table: &Option<PreparedTable>| Some(table.as_ref()?.built_table.hash);
         PreparedHashes {
             newest: hash(&self.newest),
             earlier: hash(&self.earlier),
@@ -54,7 +54,7 @@ impl PreparedTables {
     }
 
     fn take(&mut self, hash: Digest) -> Option<PreparedTable> {
-        let has_hash = |table: &mut PreparedTable| table.built.hash == hash;
+        let has_hash = |table: &mut PreparedTable| table.built_table.hash == hash;
         let newest = self.newest.take_if(has_hash);
         if newest.is_some() {
             self.earlier = None;
@@ -90,8 +90,8 @@ impl Host {
         let (hash, live) = (self.hash(), self.0.live.load());
         TableHashes {
             live: hash,
-            newest: live.prepared.newest.unwrap_or(hash),
-            earlier: live.prepared.earlier,
+            newest: live.prepared_hashes.newest.unwrap_or(hash),
+            earlier: live.prepared_hashes.earlier,
             problem: live.problem.as_ref().map(|problem| problem.error.to_string()),
         }
     }
@@ -99,8 +99,8 @@ impl Host {
     /// Goes live with the prepared table that has this content hash. Returns whether such a table is live now.
     pub async fn go_live_with(&self, hash: Digest) -> bool {
         let mut state = self.0.state.lock().await;
-        let is_newest = state.prepared.hashes().newest == Some(hash);
-        let Some(mut table) = state.prepared.take(hash) else {
+        let is_newest = state.prepared_tables.hashes().newest == Some(hash);
+        let Some(mut table) = state.prepared_tables.take(hash) else {
             return self.hash() == hash;
         };
         let revision = &mut Arc::make_mut(&mut table.entry).detail.revision;
@@ -108,7 +108,7 @@ impl Host {
         revision.at = Moment::now();
         let problem = self.0.live.load().problem.clone();
         self.go_live(&mut state, table, problem).await;
-        let is_stale = !is_newest && state.prepared.newest.is_none();
+        let is_stale = !is_newest && state.prepared_tables.newest.is_none();
         drop(state);
         self.log_change();
         if is_stale {
@@ -125,14 +125,14 @@ impl Host {
         table: PreparedTable,
         problem: Option<TableProblem>,
     ) -> Arc<Table> {
-        let hash = table.built.hash;
+        let hash = table.built_table.hash;
         if !self.0.goes_live_on_request || self.hash() == hash {
-            state.prepared.retire_newest();
+            state.prepared_tables.retire_newest();
             return self.go_live(state, table, problem).await;
         }
         tracing::info!(hash = %hash.short(), "a table is prepared, and waits for the other replicas");
-        if let Some(before) = state.prepared.newest.replace(table) {
-            state.prepared.earlier = Some(before);
+        if let Some(before) = state.prepared_tables.newest.replace(table) {
+            state.prepared_tables.earlier = Some(before);
         }
         self.settle(state, problem);
         self.table()

@@ -33,7 +33,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct TableSource {
     pub(crate) stores: Arc<Stores>,
-    pub(crate) given: Vec<ChainDefinition>,
+    pub(crate) chain_definitions: Vec<ChainDefinition>,
     /// The chains that the embedding program defined in code. They come before the chains of definitions.
     pub(crate) chains: Arc<[Chain]>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
@@ -49,9 +49,9 @@ pub(crate) struct TableSource {
     /// outdated.
     pub(crate) version: u64,
     /// The modules that are refreshed on a schedule, each with its interval.
-    pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
+    pub(crate) refresh_intervals: Vec<(ModuleReference, Duration)>,
     pub(crate) on_bad: OnBadDefinition,
-    pub(crate) namespaced: Arc<NamespacedChains>,
+    pub(crate) namespaced_chains: Arc<NamespacedChains>,
     pub(crate) starts_without_modules: bool,
     pub(crate) in_force: Arc<[DefinitionFile]>,
     pub(crate) live_modules: LiveModules,
@@ -60,9 +60,9 @@ pub(crate) struct TableSource {
 pub(crate) struct Input {
     contents: StoreContents,
     /// The definitions that were read. For a store that could not be read, its last known definitions.
-    known: Usable,
+    usable: Usable,
     modules: Fingerprint,
-    refreshed: Vec<(ModuleReference, Duration)>,
+    refresh_intervals: Vec<(ModuleReference, Duration)>,
 }
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(crate) struct BuiltTable {
     pub(crate) exceptions: Vec<LiveException>,
     pub(crate) hash: Digest,
     /// The definitions that are not served as written: they are invalid, or their modules cannot be fetched.
-    pub(crate) bad: Vec<BadDefinition>,
+    pub(crate) bad_definitions: Vec<BadDefinition>,
     /// Whether a module is missing because the build was not allowed to request it from a server.
     pub(crate) lacks_modules: bool,
 }
@@ -113,25 +113,25 @@ impl TableSource {
     /// files that they refer to.
     pub(crate) async fn input(&self, contents: StoreContents) -> Result<Input, Error> {
         // The last known definitions of an unreachable store are included, so that their modules are watched.
-        let known = self.usable(self.stores.set_after_reading(&contents)).await?;
-        let served = known.served();
-        let (modules, refreshed, is_current) = blocking(move || {
+        let usable = self.usable(self.stores.set_after_reading(&contents)).await?;
+        let served = usable.served();
+        let (modules, refresh_intervals, is_current) = blocking(move || {
             let chains = served.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::read(plugins().flat_map(files));
-            let refreshed = plugins().filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)));
-            (modules, refreshed.collect(), served.is_current())
+            let intervals = plugins().filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)));
+            (modules, intervals.collect(), served.is_current())
         })
         .await?;
         // A definition may refer to other files, such as a file with settings. The cache keeps definitions together
         // with what was read from these files. If a file has changed since then, the cached definitions are outdated,
         // and no later event would say so. `uncached` empties the cache, so that the files are read again.
-        let known = if is_current { known } else { known.uncached() };
+        let usable = if is_current { usable } else { usable.uncached() };
         Ok(Input {
             contents,
-            known,
+            usable,
             modules,
-            refreshed,
+            refresh_intervals,
         })
     }
 
@@ -140,14 +140,14 @@ impl TableSource {
     pub(crate) fn record(&mut self, input: Input) -> Result<Usable, Error> {
         self.version += 1;
         self.stores.set_known(&input.contents);
-        (self.modules, self.refreshed) = (input.modules, input.refreshed);
-        input.contents.set().map(|_| input.known)
+        (self.modules, self.refresh_intervals) = (input.modules, input.refresh_intervals);
+        input.contents.set().map(|_| input.usable)
     }
 
     pub(crate) async fn usable(&self, set: DefinitionSet) -> Result<Usable, Error> {
         let (in_force, on_bad) = (self.in_force.clone(), self.on_bad);
-        let namespaced = self.namespaced.clone();
-        blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced.mistakes(chain))).await
+        let namespaced_chains = self.namespaced_chains.clone();
+        blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced_chains.mistakes(chain))).await
     }
 
     /// Returns the mistakes that can be found in these definitions without building a table; `None` if there are none.
@@ -161,8 +161,9 @@ impl TableSource {
 
     pub(crate) fn record_live(&mut self, entry: &HistoryEntry) {
         self.in_force = self.stores.set_of(entry).files().into();
-        let kept = entry.revision().modules.iter();
-        let modules = kept.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));
+        let revision_modules = entry.revision().modules.iter();
+        let modules =
+            revision_modules.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));
         self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
     }
 
@@ -195,20 +196,24 @@ impl TableSource {
         modules: Modules,
         purpose: Purpose<'_>,
     ) -> Result<BuiltTable, Error> {
-        let whole = usable.served();
-        let mut failing = HashSet::new();
-        let mut not_fetched = false;
+        let all_definitions = usable.served();
+        let mut failing_files = HashSet::new();
+        let mut has_unfetched_modules = false;
         loop {
-            let built = self
-                .build_all(usable.served(), modules.clone(), MissingModules::Of(&failing))
+            let build_result = self
+                .build_all(
+                    usable.served(),
+                    modules.clone(),
+                    MissingModules::Of(&failing_files),
+                )
                 .await;
-            let errors = match built {
+            let errors = match build_result {
                 Err(Error::Stages(errors)) => errors,
                 Err(error) => return Err(error),
-                Ok(mut built) => {
-                    built.bad.splice(0..0, usable.bad);
-                    built.lacks_modules |= not_fetched;
-                    return Ok(built);
+                Ok(mut built_table) => {
+                    built_table.bad_definitions.splice(0..0, usable.bad);
+                    built_table.lacks_modules |= has_unfetched_modules;
+                    return Ok(built_table);
                 }
             };
             let mut by_path: BTreeMap<PathBuf, Vec<&StageError>> = BTreeMap::new();
@@ -216,28 +221,28 @@ impl TableSource {
                 let path = PathBuf::from(&error.location.file);
                 by_path.entry(path).or_default().push(error);
             }
-            let (mut aside, mut refused) = (Vec::new(), false);
+            let (mut unloadable_files, mut is_refused) = (Vec::new(), false);
             for (path, errors) in by_path {
                 let is_transient = errors.iter().all(|error| error.is_transient());
                 match self.served_instead(&usable, &path, is_transient, &purpose) {
-                    Some(Served::FailingStages) if failing.insert(path.clone()) => {}
+                    Some(Served::FailingStages) if failing_files.insert(path.clone()) => {}
                     Some(Served::LastVersion) => {
-                        not_fetched |= errors.iter().any(|error| error.cause.is_not_fetched());
+                        has_unfetched_modules |= errors.iter().any(|error| error.cause.is_not_fetched());
                         let reasons = errors.iter().map(ToString::to_string).collect();
                         let is_transient = errors.iter().any(|error| error.is_transient());
-                        aside.push((path, reasons, is_transient));
+                        unloadable_files.push((path, reasons, is_transient));
                     }
-                    _ => refused = true,
+                    _ => is_refused = true,
                 }
             }
-            if refused {
+            if is_refused {
                 return Err(Error::Stages(errors));
             }
-            let has_files = aside.iter().any(|(path, ..)| usable.is_file(path));
-            for (path, reasons, is_transient) in aside {
+            let has_files = unloadable_files.iter().any(|(path, ..)| usable.is_file(path));
+            for (path, reasons, is_transient) in unloadable_files {
                 usable.set_aside(&path, reasons, is_transient, (&self.in_force, self.on_bad));
             }
-            if has_files && self.loses_stages(&whole, &usable.served()).await? {
+            if has_files && self.loses_stages(&all_definitions, &usable.served()).await? {
                 return Err(Error::Stages(errors));
             }
         }
@@ -264,16 +269,21 @@ impl TableSource {
         }
     }
 
-    /// Returns whether serving `served` would remove a stage that is live and that `whole` still contains. `whole` is
+    /// Returns whether serving `served` would remove a live stage that is still in `complete_set`. `complete_set` is
     /// the set of all definitions, and `served` is the part of it that can be served.
-    async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
-        let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
+    async fn loses_stages(
+        &self,
+        complete_set: &DefinitionSet,
+        served: &DefinitionSet,
+    ) -> Result<bool, Error> {
+        let (complete_set, served, in_force) = (complete_set.clone(), served.clone(), self.in_force.clone());
         blocking(move || {
-            let in_force = whole.with_contents(in_force.to_vec());
-            let [in_force, whole, served] = [in_force, whole, served].map(|set| stages(&set));
+            let in_force = complete_set.with_contents(in_force.to_vec());
+            let [in_force, complete_stages, served] =
+                [in_force, complete_set, served].map(|set| stages(&set));
             in_force
                 .iter()
-                .any(|stage| whole.contains(stage) && !served.contains(stage))
+                .any(|stage| complete_stages.contains(stage) && !served.contains(stage))
         })
         .await
     }
@@ -284,8 +294,8 @@ impl TableSource {
         modules: Modules,
         may_fail: MissingModules<'_>,
     ) -> Result<BuiltTable, Error> {
-        let given = self.given.clone();
-        let (files, texts, definitions, exceptions) = blocking(move || {
+        let chain_definitions = self.chain_definitions.clone();
+        let (files, definitions_hash, definitions, exceptions) = blocking(move || {
             let defined = set.definitions()?;
             let chains = &defined.chains;
             let live = defined.exceptions.into_iter().map(|definition| LiveException {
@@ -294,7 +304,7 @@ impl TableSource {
             });
             let exceptions: Vec<_> = live.collect();
             let mut chains = defined.chains;
-            chains.extend(given);
+            chains.extend(chain_definitions);
             let hash = hash::of_definitions(&set);
             Ok::<_, Error>((revision_files(&set), hash, chains, exceptions))
         })
@@ -303,11 +313,11 @@ impl TableSource {
             .assembler
             .assemble(definitions, modules, &self.live_modules, may_fail)
             .await?;
-        let hash = hash::of_table(texts, &assembled);
+        let hash = hash::of_table(definitions_hash, &assembled);
         let AssembledTable {
             chains,
             plugins,
-            tolerated,
+            tolerated_errors,
             ..
         } = assembled;
         let (modules, plugins) = plugins.into_iter().unzip();
@@ -322,25 +332,27 @@ impl TableSource {
             files,
             exceptions,
             hash,
-            lacks_modules: tolerated.iter().any(|(error, _)| error.cause.is_not_fetched()),
-            bad: bad_of(&tolerated),
+            lacks_modules: tolerated_errors
+                .iter()
+                .any(|(error, _)| error.cause.is_not_fetched()),
+            bad_definitions: bad_definitions_of(&tolerated_errors),
         })
     }
 }
 
-fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
-    let mut bad: BTreeMap<&str, BadDefinition> = BTreeMap::new();
+fn bad_definitions_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
+    let mut bad_by_file: BTreeMap<&str, BadDefinition> = BTreeMap::new();
     for (error, served) in tolerated {
         let file = &error.location.file;
-        let of_file = bad
+        let bad_definition = bad_by_file
             .entry(file)
             .or_insert_with(|| BadDefinition::new(file, *served, true));
-        of_file.reasons.push(error.to_string());
+        bad_definition.reasons.push(error.to_string());
         if *served == Served::FailingStages {
-            of_file.served = *served;
+            bad_definition.served = *served;
         }
     }
-    bad.into_values().collect()
+    bad_by_file.into_values().collect()
 }
 
 fn stages(set: &DefinitionSet) -> HashSet<String> {

@@ -18,9 +18,9 @@ pub struct LiveStage {
     mode: Mode,
     /// Whether the embedding program disabled the stage in code.
     is_disabled: bool,
-    pub(crate) prepared: PreparedHook,
+    pub(crate) prepared_hook: PreparedHook,
     pub(crate) statistics: Arc<StageStatistics>,
-    shadowed: Option<Arc<HookWithCandidate>>,
+    hook_with_candidate: Option<Arc<HookWithCandidate>>,
     pub(crate) progress: Option<Arc<RolloutProgress>>,
     pub(crate) disabled: Option<Arc<DisabledStage>>,
 }
@@ -30,35 +30,35 @@ pub(crate) type LiveChain = Chain<LiveStage>;
 impl LiveStage {
     pub(crate) fn new(
         spec: StageSpec,
-        mut prepared: PreparedHook,
-        shadowed: Option<Arc<HookWithCandidate>>,
+        mut prepared_hook: PreparedHook,
+        hook_with_candidate: Option<Arc<HookWithCandidate>>,
         statistics: Arc<StageStatistics>,
     ) -> Self {
-        if let Some(shadowed) = &shadowed {
-            prepared.hook = shadowed.clone();
+        if let Some(hook) = &hook_with_candidate {
+            prepared_hook.hook = hook.clone();
         }
         Self {
             mode: spec.mode,
             is_disabled: spec.is_disabled,
             stage: Stage {
                 spec,
-                hook: prepared.hook.clone(),
+                hook: prepared_hook.hook.clone(),
             },
-            prepared,
+            prepared_hook,
             statistics,
-            shadowed,
+            hook_with_candidate,
             progress: None,
             disabled: None,
         }
     }
 
     pub(crate) fn native(stage: Stage, statistics: Arc<StageStatistics>) -> Self {
-        let prepared = PreparedHook::new(stage.hook, HookStatus::new("native", "native"));
-        Self::new(stage.spec, prepared, None, statistics)
+        let prepared_hook = PreparedHook::new(stage.hook, HookStatus::new("native", "native"));
+        Self::new(stage.spec, prepared_hook, None, statistics)
     }
 
     pub(crate) fn trial(&self) -> Option<&Trial> {
-        self.shadowed.as_ref().map(|shadowed| &*shadowed.trial)
+        self.hook_with_candidate.as_ref().map(|hook| &*hook.trial)
     }
 
     pub(crate) fn rollout(&self) -> Option<&Arc<Rollout>> {
@@ -69,7 +69,7 @@ impl LiveStage {
     /// the stage has no rollout.
     fn deciding(&self) -> Option<HookWithCandidate> {
         let share = self.progress.as_ref()?.share(self.rollout()?)?;
-        Some(self.shadowed.as_ref()?.deciding(share))
+        Some(self.hook_with_candidate.as_ref()?.deciding(share))
     }
 
     fn set(&mut self, disabled: Option<Arc<DisabledStage>>, progress: Option<Arc<RolloutProgress>>) {
@@ -80,7 +80,7 @@ impl LiveStage {
         (self.disabled, self.progress) = (disabled, progress);
         self.stage.hook = match self.deciding() {
             Some(hook) => Arc::new(hook),
-            None => self.prepared.hook.clone(),
+            None => self.prepared_hook.hook.clone(),
         };
     }
 
@@ -88,7 +88,7 @@ impl LiveStage {
         let (state, calls, last_failure) = self.statistics.status();
         StageStatus {
             name: self.spec.name.to_string(),
-            hook: self.prepared.status.clone(),
+            hook: self.prepared_hook.status.clone(),
             mode: self.mode,
             failure_policy: self.spec.failure_policy,
             state,
@@ -123,7 +123,10 @@ pub(crate) fn with_disabled(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<Li
 /// Returns a description of the first stage in these chains that calls a server; `None` if there is no such stage.
 pub(crate) fn stage_calling_server(chains: &[&LiveChain]) -> Option<String> {
     chains.iter().find_map(|chain| {
-        let stage = chain.stages.iter().find(|stage| stage.prepared.calls_server)?;
+        let stage = chain
+            .stages
+            .iter()
+            .find(|stage| stage.prepared_hook.calls_server)?;
         Some(format!("stage {} of chain {}", stage.spec.name, chain.name))
     })
 }

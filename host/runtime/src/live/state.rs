@@ -24,7 +24,7 @@ pub(crate) struct LiveState {
     pub(crate) entry: Arc<HistoryEntry>,
     pub(crate) since: Moment,
     pub(crate) problem: Option<TableProblem>,
-    pub(crate) prepared: PreparedHashes,
+    pub(crate) prepared_hashes: PreparedHashes,
     pub(crate) history: HistoryStatus,
     pub(crate) revisions: Arc<[Arc<HistoryEntry>]>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct LiveState {
 pub(crate) struct TableState {
     pub(crate) source: TableSource,
     pub(crate) history: History,
-    pub(crate) prepared: PreparedTables,
+    pub(crate) prepared_tables: PreparedTables,
     /// The problem that the current definitions had when a rollback to an earlier revision went live. The status
     /// reports this problem while the rollback is live, until the definitions change.
     pub(crate) replaced_problem: Option<TableProblem>,
@@ -40,7 +40,7 @@ pub(crate) struct TableState {
 
 impl TableState {
     pub(crate) fn newest(&self) -> Option<&HistoryEntry> {
-        self.prepared
+        self.prepared_tables
             .newest()
             .or_else(|| self.history.last().map(|last| &**last))
     }
@@ -49,10 +49,10 @@ impl TableState {
     /// a table that still waits to go live is outdated, and is kept as the earlier one.
     pub(crate) fn is_newest(&mut self, entry: &HistoryEntry) -> bool {
         if self.history.is_newest(entry) {
-            self.prepared.retire_newest();
+            self.prepared_tables.retire_newest();
             return true;
         }
-        self.prepared
+        self.prepared_tables
             .newest()
             .is_some_and(|newest| newest.is_like(entry) && newest.instead_of.is_none())
     }
@@ -68,7 +68,7 @@ impl TableState {
             entry,
             since: Moment::now(),
             problem,
-            prepared: self.prepared.hashes(),
+            prepared_hashes: self.prepared_tables.hashes(),
             history: self.history.status(),
             revisions: self.history.entries(),
         }
@@ -93,15 +93,15 @@ impl Host {
     pub(crate) async fn go_live(
         &self,
         state: &mut TableState,
-        prepared: PreparedTable,
+        prepared_table: PreparedTable,
         problem: Option<TableProblem>,
     ) -> Arc<Table> {
-        state.history.add(prepared.entry.clone());
-        let table = self.make_live(state, prepared, problem);
+        state.history.add(prepared_table.entry.clone());
+        let table = self.make_live(state, prepared_table, problem);
         if let Err(error) = state.history.write().await {
             tracing::error!("{error}");
         }
-        self.change_live(&self.0.disabled.lock(), |live| {
+        self.change_live(&self.0.disabled_stages.lock(), |live| {
             live.history = state.history.status();
         });
         table
@@ -110,16 +110,20 @@ impl Host {
     pub(crate) fn make_live(
         &self,
         state: &mut TableState,
-        PreparedTable { built, entry, slot }: PreparedTable,
+        PreparedTable {
+            built_table: built,
+            entry,
+            slot,
+        }: PreparedTable,
         problem: Option<TableProblem>,
     ) -> Arc<Table> {
         let table = Table::new(&state.source, built, entry.revision().number, slot);
         state.source.record_live(&entry);
         let now = Moment::now();
         let (before, table) = {
-            let mut disabled = self.0.disabled.lock();
+            let mut disabled = self.0.disabled_stages.lock();
             if disabled.change_rollouts(|rollouts| rollouts.adopt(table.rollouts())) {
-                let disabled = self.0.disabled.clone();
+                let disabled = self.0.disabled_stages.clone();
                 tokio::spawn(async move { disabled.keep_rollouts().await });
             }
             disabled.watch_exceptions(&table.exceptions, now);
@@ -143,9 +147,9 @@ impl Host {
     }
 
     pub(crate) fn settle(&self, state: &TableState, problem: Option<TableProblem>) {
-        let before = self.change_live(&self.0.disabled.lock(), |live| {
+        let before = self.change_live(&self.0.disabled_stages.lock(), |live| {
             live.problem = problem;
-            live.prepared = state.prepared.hashes();
+            live.prepared_hashes = state.prepared_tables.hashes();
             live.history = state.history.status();
         });
         self.log_problem(&before);
@@ -153,7 +157,7 @@ impl Host {
 
     pub(crate) fn record_failure(&self, error: Arc<Error>) {
         metrics::table_made(false);
-        self.change_live(&self.0.disabled.lock(), |live| {
+        self.change_live(&self.0.disabled_stages.lock(), |live| {
             live.problem = Some(TableProblem::after(live.problem.as_ref(), error));
         });
     }
@@ -162,7 +166,7 @@ impl Host {
         if built.lacks_modules {
             return self.0.live.load().problem.clone();
         }
-        self.problem_with(&built.bad)
+        self.problem_with(&built.bad_definitions)
     }
 
     pub(crate) fn problem_with(&self, bad: &[BadDefinition]) -> Option<TableProblem> {

@@ -41,18 +41,18 @@ pub struct Table {
 impl Table {
     pub(crate) fn new(
         source: &TableSource,
-        built: BuiltTable,
+        built_table: BuiltTable,
         revision: u64,
         slot: OwnedSemaphorePermit,
     ) -> Self {
         Self {
             revision,
-            hash: built.hash,
-            plugins: built.plugins,
-            exceptions: built.exceptions.into(),
+            hash: built_table.hash,
+            plugins: built_table.plugins,
+            exceptions: built_table.exceptions.into(),
             observer: Some(source.observer.clone()),
             _slot: Some(Arc::new(slot)),
-            ..Self::unobserved(source, built.chains)
+            ..Self::unobserved(source, built_table.chains)
         }
     }
 
@@ -133,13 +133,13 @@ impl Table {
 
     /// Passes the request through the selected chains that match it, within `timeout` and the host's request timeout.
     pub async fn admit_by(&self, mut request: Request, selection: &Selection, timeout: Duration) -> Outcome {
-        let started = Instant::now();
+        let start_time = Instant::now();
         let matching = self.matching(&request, selection);
         let observer = self.observer.as_ref().filter(|_| !matching.is_empty());
-        let recorders = observer.map(|observer| observer.recorders.due(&mut request));
+        let recorders = observer.map(|observer| observer.recorders.due_recorders(&mut request));
         let (request, outcome) = self.evaluate(request, &matching, timeout).await;
         if let Some((observer, recorders)) = observer.zip(recorders) {
-            let observed = self.observed(request, selection, &outcome, started);
+            let observed = self.observed(request, selection, &outcome, start_time);
             observer.observe(self, observed, recorders);
         }
         outcome
@@ -167,14 +167,14 @@ impl Table {
         request: Request,
         selection: &'o Selection,
         outcome: &'o Outcome,
-        started: Instant,
+        start_time: Instant,
     ) -> ObservedDecision<'o> {
         ObservedDecision {
             request,
             selection,
             outcome,
-            duration: started.elapsed(),
-            at: Moment::now(),
+            duration: start_time.elapsed(),
+            time: Moment::now(),
             revision: self.revision,
         }
     }

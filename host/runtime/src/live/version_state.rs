@@ -32,13 +32,13 @@ impl Host {
         // A table may go live while this function runs. So the content of the stores is read before the live table: the
         // live table is then at least as new as the content. In the other order, a new version of a definition could be
         // compared with an older table.
-        let known = self.0.stores.known_content();
+        let contents = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();
-        let read: HashMap<&Path, &DefinitionFile> = known
+        let files_by_path: HashMap<&Path, &DefinitionFile> = contents
             .iter()
             .flatten()
-            .flat_map(|held| held.iter())
+            .flat_map(|content| content.iter())
             .map(|file| (file.path.as_path(), file))
             .collect();
         let files = live.entry.detail.files.iter();
@@ -46,22 +46,27 @@ impl Host {
             .map(|file| (file.path.as_path(), file.text.as_str()))
             .collect();
         let problem = live.problem.as_ref();
-        let definitions = problem.map(TableProblem::bad).unwrap_or_default();
-        let bad: HashMap<&Path, &BadDefinition> =
-            definitions.iter().map(|bad| (bad.path.as_path(), bad)).collect();
+        let bad_definitions = problem.map(TableProblem::bad_definitions).unwrap_or_default();
+        let bad_by_path: HashMap<&Path, &BadDefinition> = bad_definitions
+            .iter()
+            .map(|bad| (bad.path.as_path(), bad))
+            .collect();
         let state = |version: &DefinitionFile| {
             let path = version.path.as_path();
             let text = version.normalized();
             let is_served = served.get(path) == Some(&&*text);
-            let is_judged = !is_building && read.get(path).is_some_and(|read| read.normalized() == text);
-            match (bad.get(path), problem) {
+            let is_judged = !is_building
+                && files_by_path
+                    .get(path)
+                    .is_some_and(|file| file.normalized() == text);
+            match (bad_by_path.get(path), problem) {
                 (Some(bad), _) if is_served && keeps_version(bad.served) => {
                     Some(VersionState::Bad((*bad).clone()))
                 }
                 (Some(bad), _) if !is_served => is_judged.then(|| VersionState::Bad((*bad).clone())),
                 _ if is_served => Some(VersionState::Live),
                 _ if !is_judged => None,
-                (_, Some(problem)) if problem.bad().is_empty() => Some(VersionState::Blocked(
+                (_, Some(problem)) if problem.bad_definitions().is_empty() => Some(VersionState::Blocked(
                     problem.error.to_string().lines().map(str::to_owned).collect(),
                 )),
                 _ if matches!(live.entry.revision().origin, Origin::RolledBack { .. }) => {

@@ -125,12 +125,12 @@ pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAg
             ReplicaAgreement::Switch(prepared)
         };
     }
-    let wanted = most_prepared(target, &voters);
-    let is_missing = |voter: &&&KnownReplica| Some(voter.report.prepared) != wanted;
+    let next_target = most_prepared(target, &voters);
+    let is_missing = |voter: &&&KnownReplica| Some(voter.report.prepared) != next_target;
     let missing = voters.iter().filter(is_missing).filter_map(|voter| {
         Some(MissingReplica {
             replica: voter.name.clone(),
-            hash: wanted?,
+            hash: next_target?,
             problem: voter.report.problem.clone(),
         })
     });
@@ -140,17 +140,17 @@ pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAg
 /// Returns a table that the replicas could serve instead of the target: the one that most of the voting replicas have
 /// prepared. If several tables have equally many votes, the leader's vote decides.
 fn most_prepared(target: Option<Digest>, voters: &[&KnownReplica]) -> Option<Digest> {
-    let others = voters
+    let dissenters = voters
         .iter()
         .filter(|voter| Some(voter.report.prepared) != target);
     let weight = |hash: Digest| {
-        let those = voters.iter().filter(|voter| voter.report.prepared == hash);
-        those
+        let supporters = voters.iter().filter(|voter| voter.report.prepared == hash);
+        supporters
             .clone()
             .map(|voter| (1, u8::from(voter.is_leader)))
-            .fold((0, 0), |sum, (one, leader)| (sum.0 + one, sum.1 + leader))
+            .fold((0, 0), |sum, (vote, leader)| (sum.0 + vote, sum.1 + leader))
     };
-    let hashes = others.map(|voter| voter.report.prepared);
+    let hashes = dissenters.map(|voter| voter.report.prepared);
     hashes.max_by_key(|hash| (weight(*hash), *hash))
 }
 
@@ -203,8 +203,8 @@ pub struct ReplicaStatus {
 }
 
 impl ReplicaStatus {
-    /// Returns the status of a replica. `own` is the name of the replica that returns the status.
-    pub fn new(replica: &KnownReplica, own: &str, target: Option<Digest>) -> Self {
+    /// Returns the status of a replica. `own_name` is the name of the replica that returns the status.
+    pub fn new(replica: &KnownReplica, own_name: &str, target: Option<Digest>) -> Self {
         let TableReport {
             live,
             prepared,
@@ -214,7 +214,7 @@ impl ReplicaStatus {
         } = replica.report.clone();
         Self {
             name: replica.name.clone(),
-            is_self: replica.name == own,
+            is_self: replica.name == own_name,
             leader: replica.is_leader,
             alive: replica.is_alive,
             ready: is_ready(target, live),

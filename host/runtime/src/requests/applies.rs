@@ -81,7 +81,7 @@ impl Host {
 
 impl Table {
     async fn chain_applies(&self, chain: &LiveChain, request: &Request, deadline: Deadline) -> ChainApplies {
-        let mut found = ChainApplies {
+        let mut applicability = ChainApplies {
             chain: chain.name.to_string(),
             phase: chain.phase,
             applies: Applies::Yes,
@@ -91,23 +91,27 @@ impl Table {
         if let Some(mismatch) = chain.mismatch(request) {
             // The parts of a rule are compared in order, and its names come last. So if the names are the first
             // mismatch, all other parts match. If the request has no name yet, its later name may match as well.
-            let depends = mismatch.part == Some(RulePart::Names) && request.name.is_empty();
-            found.applies = if depends { Applies::Depends } else { Applies::No };
-            found.reason = Some(mismatch.to_string());
-            if !depends {
-                return found;
+            let depends_on_name = mismatch.part == Some(RulePart::Names) && request.name.is_empty();
+            applicability.applies = if depends_on_name {
+                Applies::Depends
+            } else {
+                Applies::No
+            };
+            applicability.reason = Some(mismatch.to_string());
+            if !depends_on_name {
+                return applicability;
             }
         }
         for stage in &chain.stages {
             let (applies, reason) = self.stage_applies(stage, request, deadline).await;
-            found.stages.push(StageApplies {
+            applicability.stages.push(StageApplies {
                 stage: stage.spec.name.to_string(),
                 mode: stage.spec.mode,
                 applies,
                 reason,
             });
         }
-        found
+        applicability
     }
 
     async fn stage_applies(
@@ -141,8 +145,8 @@ impl Table {
             Ok(None) if of_object.is_empty() => (Applies::Yes, None),
             Ok(None) => (Applies::Depends, Some(of_object.join("; "))),
             Ok(Some(reason)) => {
-                let why = self.explain_skip(reason, stage, request, deadline).await;
-                (Applies::No, Some(why))
+                let explanation = self.explain_skip(reason, stage, request, deadline).await;
+                (Applies::No, Some(explanation))
             }
         }
     }
@@ -193,8 +197,8 @@ fn conditions_of_object(stage: &Stage) -> Vec<String> {
         .into_iter()
         .map(|(name, expression)| format!("condition {name}: {expression}"));
     let yields_to = stage.spec.yields_to.iter();
-    let others = yields_to.map(|other| format!("not for {}: {}", other.chain, other.objects));
-    selector.into_iter().chain(conditions).chain(others).collect()
+    let exclusions = yields_to.map(|other| format!("not for {}: {}", other.chain, other.objects));
+    selector.into_iter().chain(conditions).chain(exclusions).collect()
 }
 
 async fn namespace_mismatch(
@@ -207,8 +211,11 @@ async fn namespace_mismatch(
         NamespaceSelector::In(names) => format!("{namespace:?} is not one of {}", names.join(", ")),
         NamespaceSelector::NotIn(_) => format!("{namespace:?} is excluded"),
         NamespaceSelector::Labels(selector) => {
-            let known = namespaces.labels(namespace).await.ok();
-            format!("{selector}: the namespace has {}", labels(known.as_ref()))
+            let namespace_labels = namespaces.labels(namespace).await.ok();
+            format!(
+                "{selector}: the namespace has {}",
+                labels(namespace_labels.as_ref())
+            )
         }
     }
 }
@@ -234,6 +241,6 @@ async fn first_false(
         .await
         .ok()??;
     let mut expressions = conditions.expressions().into_iter();
-    let (name, expression) = expressions.find(|(known, _)| **known == *name)?;
+    let (name, expression) = expressions.find(|(condition_name, _)| **condition_name == *name)?;
     Some(format!("{name}: {expression}"))
 }

@@ -116,9 +116,9 @@ impl BodyLimits {
         if let Some(encoding) = encoding(headers) {
             return Err(BodyError::Encoded(encoding));
         }
-        let announced = body.size_hint().lower();
+        let announced_size = body.size_hint().lower();
         let mut body = Box::pin(body);
-        if usize::try_from(announced).map_or(true, |announced| announced > limit) {
+        if usize::try_from(announced_size).map_or(true, |announced| announced > limit) {
             // A client with `Expect: 100-continue` waits before it sends the body, so there is nothing to discard.
             if !headers.contains_key(EXPECT) {
                 drain(body).await;
@@ -127,7 +127,7 @@ impl BodyLimits {
         }
         let arriving = async {
             let mut memory = BodyMemory::begin(extensions)?;
-            let content = whole(Limited::new(&mut body, limit), &mut memory).await?;
+            let content = read_whole(Limited::new(&mut body, limit), &mut memory).await?;
             Ok(memory.hold(content))
         };
         match tokio::time::timeout(self.time, arriving).await {
@@ -203,17 +203,17 @@ impl PartialBody {
         Ok(())
     }
 
-    async fn joined(self) -> Bytes {
+    async fn join_parts(self) -> Bytes {
         if self.complete_pieces.is_empty() {
             return self.last_piece.into();
         }
         offload_without_deadline(self.length, move || {
-            let mut all = Vec::with_capacity(self.length);
+            let mut joined = Vec::with_capacity(self.length);
             // Each piece is freed as soon as it was copied, so that the body is not in memory twice.
             for piece in self.complete_pieces.into_iter().chain([self.last_piece]) {
-                all.extend_from_slice(&piece);
+                joined.extend_from_slice(&piece);
             }
-            all.into()
+            joined.into()
         })
         .await
     }
@@ -221,7 +221,7 @@ impl PartialBody {
 
 /// Reads a whole body. A body that consists of one part is returned as it is. Otherwise, each part is copied and then
 /// dropped, so that its memory can be reused.
-async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, BodyReadError>
+async fn read_whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, BodyReadError>
 where
     B: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin,
 {
@@ -237,7 +237,7 @@ where
         let rest = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         partial.append(&part, rest, memory)?;
     }
-    Ok(partial.joined().await)
+    Ok(partial.join_parts().await)
 }
 
 /// Reads the rest of a request body and discards it, for at most two seconds. Otherwise, a client that is still sending
@@ -255,12 +255,12 @@ pub fn encoding(headers: &HeaderMap) -> Option<String> {
         .iter()
         .map(|value| String::from_utf8_lossy(value.as_bytes()))
         .collect();
-    let encoded = values.iter().any(|value| {
+    let is_encoded = values.iter().any(|value| {
         value
             .split(',')
             .any(|coding| !matches!(coding.trim(), "") && !coding.trim().eq_ignore_ascii_case("identity"))
     });
-    encoded.then(|| values.join(", "))
+    is_encoded.then(|| values.join(", "))
 }
 
 #[cfg(test)]
@@ -279,11 +279,11 @@ mod tests {
         let body = StreamBody::new(stream::iter(frames.chain([trailers]).map(Ok::<_, Infallible>)))
             .map_err(|never| match never {});
         if is_announced {
-            return whole(AnnouncedLength(body, parts.concat().len()), memory)
+            return read_whole(AnnouncedLength(body, parts.concat().len()), memory)
                 .await
                 .unwrap();
         }
-        whole(body, memory).await.unwrap()
+        read_whole(body, memory).await.unwrap()
     }
 
     struct AnnouncedLength<B>(B, usize);

@@ -154,7 +154,7 @@ pub enum EvaluateError {
 pub(crate) struct Evaluator {
     pub(crate) assembler: Arc<Assembler>,
     turns: Semaphore,
-    kept: Mutex<VecDeque<KeptPlugins>>,
+    kept_plugins: Mutex<VecDeque<KeptPlugins>>,
 }
 
 /// The plugins of an evaluation, which stay loaded until later evaluations replace them.
@@ -177,7 +177,7 @@ impl Evaluator {
             authorizer: live.authorizer.clone(),
             namespaces: live.namespaces.clone(),
             progress: Arc::new(|_| ()),
-            started: OnceCell::new(),
+            shared_sandbox: OnceCell::new(),
             plugins: Plugins::default(),
             trials: Default::default(),
             statistics: Default::default(),
@@ -190,12 +190,12 @@ impl Evaluator {
         Self {
             assembler: Arc::new(assembler),
             turns: Semaphore::new(MOST_EVALUATIONS),
-            kept: Mutex::default(),
+            kept_plugins: Mutex::default(),
         }
     }
 
     fn keep(&self, plugins: Vec<Arc<LivePlugin>>) {
-        let Some(sandbox) = self.assembler.started.get() else {
+        let Some(sandbox) = self.assembler.shared_sandbox.get() else {
             return;
         };
         if plugins.is_empty() || plugins.len() > KEPT_PLUGINS {
@@ -205,17 +205,17 @@ impl Evaluator {
             .iter()
             .filter_map(|plugin| plugin.status.digest.parse().ok());
         let modules = digests.map(|digest| sandbox.share(digest)).collect();
-        let mut kept = self.kept.lock();
-        let is_same = |known: &KeptPlugins| {
-            let mut pairs = known.plugins.iter().zip(&plugins);
-            known.plugins.len() == plugins.len() && pairs.all(|(a, b)| Arc::ptr_eq(a, b))
+        let mut kept_plugins = self.kept_plugins.lock();
+        let is_same = |entry: &KeptPlugins| {
+            let mut pairs = entry.plugins.iter().zip(&plugins);
+            entry.plugins.len() == plugins.len() && pairs.all(|(a, b)| Arc::ptr_eq(a, b))
         };
-        kept.retain(|known| !is_same(known));
-        kept.push_front(KeptPlugins {
+        kept_plugins.retain(|entry| !is_same(entry));
+        kept_plugins.push_front(KeptPlugins {
             plugins,
             _modules: modules,
         });
-        kept.truncate(KEPT_EVALUATIONS);
+        kept_plugins.truncate(KEPT_EVALUATIONS);
     }
 }
 
@@ -234,14 +234,14 @@ impl Host {
         &self,
         chains: EvaluatedChains<'_>,
         request: Request,
-        how: &EvaluateOptions,
+        options: &EvaluateOptions,
     ) -> Result<EvaluationResult, EvaluateError> {
-        let started = Instant::now();
+        let start_time = Instant::now();
         let evaluator = &self.0.evaluator;
-        let turn = timeout(TIME_LIMIT, evaluator.turns.acquire()).await;
-        let _turn = turn.ok().and_then(Result::ok).ok_or(EvaluateError::TooMany)?;
-        let rest = TIME_LIMIT.saturating_sub(started.elapsed());
-        timeout(rest, self.evaluate_now(chains, request, how))
+        let permit = timeout(TIME_LIMIT, evaluator.turns.acquire()).await;
+        let _turn = permit.ok().and_then(Result::ok).ok_or(EvaluateError::TooMany)?;
+        let remaining_time = TIME_LIMIT.saturating_sub(start_time.elapsed());
+        timeout(remaining_time, self.evaluate_now(chains, request, options))
             .await
             .map_err(|_| EvaluateError::TookTooLong)?
     }
@@ -250,14 +250,14 @@ impl Host {
         &self,
         chains: EvaluatedChains<'_>,
         mut request: Request,
-        how: &EvaluateOptions,
+        options: &EvaluateOptions,
     ) -> Result<EvaluationResult, EvaluateError> {
         let source = self.0.state.lock().await.source.clone();
         let (mut definitions, modules) = match chains {
             EvaluatedChains::Text { text, name } => of_text(&source, text, name).await?,
             EvaluatedChains::Live(id) => of_live(&source, &self.0.live.load_full().entry, id).await?,
         };
-        adapt(&mut definitions, &how.settings)?;
+        adapt(&mut definitions, &options.settings)?;
         add_exceptions(&mut definitions, &self.table());
         let evaluator = &self.0.evaluator;
         let (live, none) = (LiveModules::default(), HashSet::new());
@@ -278,12 +278,12 @@ impl Host {
             ..Table::unobserved(&source, chains)
         };
         let matching = table.matching(&request, &Selection::All);
-        if let Some(stage) = stage_calling_server(&matching).filter(|_| !how.call_webhooks) {
+        if let Some(stage) = stage_calling_server(&matching).filter(|_| !options.call_webhooks) {
             return Err(EvaluateError::Webhook(stage));
         }
-        let started = Instant::now();
+        let start_time = Instant::now();
         let (request, outcome) = table.evaluate(request, &matching, Duration::MAX).await;
-        let observed = table.observed(request.clone(), &Selection::All, &outcome, started);
+        let observed = table.observed(request.clone(), &Selection::All, &outcome, start_time);
         Ok(EvaluationResult {
             decision: self.decisions().decision(observed.decided()).record(),
             settings_schemas,
@@ -311,17 +311,17 @@ async fn of_text(
     name: &str,
 ) -> Result<(Vec<ChainDefinition>, Modules), EvaluateError> {
     let (stores, text, name) = (source.stores.clone(), text.to_owned(), name.to_owned());
-    let read = move || {
+    let parse = move || {
         stores
             .known_set()
             .chains_of(&text, &name, &|id| stores.destination(id))
     };
-    let chains = blocking(read).await??;
-    let named = chains
+    let chains = blocking(parse).await??;
+    let references = chains
         .iter()
         .flat_map(plugins)
         .map(|plugin| plugin.source.clone());
-    let servers = FetchScope::Of(Arc::new(named.collect()));
+    let servers = FetchScope::Of(Arc::new(references.collect()));
     Ok((chains, Modules::Current(servers)))
 }
 
@@ -330,13 +330,13 @@ async fn of_live(
     live: &HistoryEntry,
     id: &ChainId,
 ) -> Result<(Vec<ChainDefinition>, Modules), EvaluateError> {
-    let (set, given) = (source.stores.set_of(live), source.given.clone());
-    let read = move || {
+    let (set, chain_definitions) = (source.stores.set_of(live), source.chain_definitions.clone());
+    let read_chains = move || {
         let mut chains = set.chains()?;
-        chains.extend(given);
+        chains.extend(chain_definitions);
         Ok::<_, Error>(chains)
     };
-    let mut chains = blocking(read).await??;
+    let mut chains = blocking(read_chains).await??;
     chains.retain(|chain| chain.phase == id.phase && chain.name == id.name);
     if chains.is_empty() {
         return Err(EvaluateError::NoSuchChain(id.clone()));

@@ -177,17 +177,17 @@ where
             if let Some(id) = &id {
                 head.headers.insert(REQUEST_ID, id.clone());
             }
-            let passed = match state.pass(head, body, uid, trace, &mut inner).await {
+            let forwarded = match state.pass(head, body, uid, trace, &mut inner).await {
                 Ok(passed) => Ok(passed),
                 Err(StopReason::Reply(reply)) => Err(reply),
                 Err(StopReason::Failed(error)) => return Err(error),
             };
-            let mut response = match passed {
-                Ok(passed) => {
-                    let mut response = inner.call(passed.request).await?;
-                    append_warnings(response.headers_mut(), &passed.warnings);
+            let mut response = match forwarded {
+                Ok(forwarded) => {
+                    let mut response = inner.call(forwarded.request).await?;
+                    append_warnings(response.headers_mut(), &forwarded.warnings);
                     if response.extensions().get::<Passage>().is_none() {
-                        response.extensions_mut().insert(passed.passage);
+                        response.extensions_mut().insert(forwarded.passage);
                     }
                     response
                 }
@@ -267,10 +267,10 @@ impl LayerState {
         R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let body = self.collect(&head, body).await?;
-        let rejected = |rejection: &Rejection| self.end(&EndReason::Rejected(rejection), &[]);
+        let rejection_reply = |rejection: &Rejection| self.end(&EndReason::Rejected(rejection), &[]);
         let query = self.dialect.stored(&head, &inspection, &body);
         let mut work = reading_work(&body);
-        if let Some(query) = query.map_err(|rejection| rejected(&rejection))? {
+        if let Some(query) = query.map_err(|rejection| rejection_reply(&rejection))? {
             // Only few requests need the stored object. The future that fetches it is boxed, because it would otherwise
             // enlarge the future of every request.
             let adding = add_stored_state(query, &mut head, inner.clone(), self.limits, |end| {
@@ -278,9 +278,9 @@ impl LayerState {
             });
             Box::pin(adding).await?;
             let state = head.extensions.get::<StoredState>();
-            let stored = state.and_then(|state| state.object.as_ref());
+            let stored_object = state.and_then(|state| state.object.as_ref());
             // The body may be a patch that the dialect applies to the stored object, whose size counts as well.
-            work = body.len() + stored.map_or(0, |stored| stored.text().len());
+            work = body.len() + stored_object.map_or(0, |stored| stored.text().len());
         }
         let (dialect, original) = (self.dialect.clone(), body.clone());
         let (head, inspection, reading) = offload_without_deadline(work, move || {
@@ -288,11 +288,13 @@ impl LayerState {
             (head, inspection, reading)
         })
         .await;
-        let (mut request, canonical, fixed) = match reading {
+        let (mut request, canonical, fixed_rejection) = match reading {
             Ok(BodyReading::Admit { request, canonical }) => (*request, canonical, None),
             Ok(BodyReading::Fixed { request, rejection }) => (*request, None, Some(rejection)),
-            Ok(BodyReading::Nothing) => return Ok(ForwardedRequest::whole(head, body, Passage::Untouched)),
-            Err(rejection) => return Err(rejected(&rejection).into()),
+            Ok(BodyReading::Nothing) => {
+                return Ok(ForwardedRequest::from_body(head, body, Passage::Untouched));
+            }
+            Err(rejection) => return Err(rejection_reply(&rejection).into()),
         };
         request.uid = uid;
         request.front = Some(head.extensions.get().unwrap_or(&self.front).clone());
@@ -303,33 +305,34 @@ impl LayerState {
         if let Decision::Refused(refusal) = &outcome.decision {
             return Err(self.end(&EndReason::Refused(refusal), &outcome.warnings).into());
         }
-        if let Some(rejection) = fixed.filter(|_| outcome.is_changed()) {
+        if let Some(rejection) = fixed_rejection.filter(|_| outcome.is_changed()) {
             return Err(self
                 .end(&EndReason::Rejected(&rejection), &outcome.warnings)
                 .into());
         }
         // No stage was called, so the original body is forwarded, even if the spelling of its keys is not canonical.
         if outcome.trace.is_empty() {
-            return Ok(ForwardedRequest::whole(head, body, Passage::Untouched));
+            return Ok(ForwardedRequest::from_body(head, body, Passage::Untouched));
         }
         let original = canonical.unwrap_or(body);
         let (head, body, passage) = match outcome.object {
             Some(object) if !outcome.patch.is_empty() => {
                 let (dialect, patch) = (self.dialect.clone(), outcome.patch);
                 let work = work.max(object.text().len());
-                let (head, written) = offload_without_deadline(work, move || {
-                    let written = dialect.write(&head, &inspection, &original, &object, &patch);
-                    (head, written)
+                let (head, written_body) = offload_without_deadline(work, move || {
+                    let written_body = dialect.write(&head, &inspection, &original, &object, &patch);
+                    (head, written_body)
                 })
                 .await;
-                let rejected = |rejection| self.end(&EndReason::Rejected(&rejection), &outcome.warnings);
-                (head, written.map_err(rejected)?, Passage::Changed)
+                let rejection_reply =
+                    |rejection| self.end(&EndReason::Rejected(&rejection), &outcome.warnings);
+                (head, written_body.map_err(rejection_reply)?, Passage::Changed)
             }
             _ => (head, original, Passage::Allowed),
         };
-        let mut passed = ForwardedRequest::whole(head, body, passage);
-        passed.warnings = outcome.warnings;
-        Ok(passed)
+        let mut forwarded = ForwardedRequest::from_body(head, body, passage);
+        forwarded.warnings = outcome.warnings;
+        Ok(forwarded)
     }
 
     async fn collect<B>(&self, head: &Parts, body: B) -> Result<Bytes, Response<Bytes>>
@@ -352,7 +355,7 @@ impl LayerState {
 }
 
 impl<B: From<Bytes>> ForwardedRequest<B> {
-    fn whole(mut head: Parts, body: Bytes, passage: Passage) -> Self {
+    fn from_body(mut head: Parts, body: Bytes, passage: Passage) -> Self {
         let headers = &mut head.headers;
         // The body is sent as a whole, so the headers for a body that arrives in parts are removed.
         for name in [EXPECT, TRANSFER_ENCODING, TRAILER] {

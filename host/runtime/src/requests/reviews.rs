@@ -76,14 +76,14 @@ impl ReviewService {
     }
 
     /// Makes the service also answer reviews of definitions, at `/definitions`. An API server can send a review there
-    /// before it stores a definition; a definition with mistakes is then denied. `read` converts an object to a
-    /// definition, as the definition store does. If `read` returns `None`, the object is allowed.
+    /// before it stores a definition; a definition with mistakes is then denied. `convert` converts an object to a
+    /// definition, as the definition store does. If `convert` returns `None`, the object is allowed.
     pub fn definitions(
         self,
-        read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,
+        convert: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,
     ) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
-        state.definitions = Some(Arc::new(read));
+        state.definitions = Some(Arc::new(convert));
         Self(Arc::new(state))
     }
 
@@ -136,11 +136,11 @@ impl ReviewService {
                 admittance_dialect::AddressError::Path(_) => StatusCode::NOT_FOUND,
                 admittance_dialect::AddressError::Timeout(_) => StatusCode::BAD_REQUEST,
             };
-            rejected(status, &error.to_string())
+            rejection_reply(status, &error.to_string())
         })?;
         if head.method != Method::POST {
             let message = format!("reviews must be sent with POST, not {}", head.method);
-            let mut response = rejected(StatusCode::METHOD_NOT_ALLOWED, &message);
+            let mut response = rejection_reply(StatusCode::METHOD_NOT_ALLOWED, &message);
             response
                 .headers_mut()
                 .insert(ALLOW, HeaderValue::from_static("POST"));
@@ -152,7 +152,7 @@ impl ReviewService {
             (None, None) => {
                 let message =
                     "no definitions are resources of the cluster: add `kubernetes: {}` to `definitions`";
-                return Err(rejected(StatusCode::NOT_FOUND, message));
+                return Err(rejection_reply(StatusCode::NOT_FOUND, message));
             }
         }
         ensure_json(head)?;
@@ -163,7 +163,7 @@ impl ReviewService {
             .map_err(|error| Box::new(self.reply(&error.end())))?;
         let mut review = offload_without_deadline(reading_work(&body), move || read_review(body))
             .await
-            .map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
+            .map_err(|error| rejection_reply(StatusCode::BAD_REQUEST, &error.to_string()))?;
         review.request.front = Some(head.extensions.get().unwrap_or(&state.front).clone());
         let span = request_span(&review.request.uid, trace.as_ref());
         review.request.trace = trace;
@@ -184,22 +184,23 @@ impl ReviewState {
     /// a denial would keep users from repairing an invalid definition.
     async fn check(&self, review: Review, patience: Duration) -> Response<Bytes> {
         let Review { version, request } = review;
-        let allowed = |warnings| {
+        let allow_reply = |warnings| {
             let mut outcome = Outcome::new(request.uid.clone(), Decision::Allowed);
             outcome.warnings = warnings;
             let body = write_response(version, &request.uid, Some(&outcome));
             reply(&request.uid, body, Passage::Allowed)
         };
-        let read = |object: &Option<Object>| self.definitions.as_ref()?(object.as_ref()?);
+        let definition_of = |object: &Option<Object>| self.definitions.as_ref()?(object.as_ref()?);
         let is_write = matches!(request.operation, Operation::Create | Operation::Update);
-        let version_of = read(&request.object).filter(|_| is_write && request.subresource.is_none());
-        let Some(definition) = version_of else {
-            return allowed(Vec::new());
+        let written_definition =
+            definition_of(&request.object).filter(|_| is_write && request.subresource.is_none());
+        let Some(definition) = written_definition else {
+            return allow_reply(Vec::new());
         };
-        let checked = match timeout(patience, self.host.check(definition)).await {
+        let check_result = match timeout(patience, self.host.check(definition)).await {
             Ok(Ok(checked)) => checked,
-            Ok(Err(error)) => return allowed(vec![format!("it was not checked: {error}")]),
-            Err(_) => return allowed(vec!["it was not checked: there was not enough time".to_owned()]),
+            Ok(Err(error)) => return allow_reply(vec![format!("it was not checked: {error}")]),
+            Err(_) => return allow_reply(vec!["it was not checked: there was not enough time".to_owned()]),
         };
         // An update that does not change the `spec` is allowed even if the definition is invalid. Otherwise, a user
         // could not change the labels of an invalid definition, or remove a finalizer to delete it.
@@ -209,10 +210,10 @@ impl ReviewState {
         let CheckResult {
             mistakes,
             mut warnings,
-        } = checked;
+        } = check_result;
         if mistakes.is_empty() || is_same {
             warnings.splice(0..0, mistakes);
-            return allowed(warnings);
+            return allow_reply(warnings);
         }
         let mut denial = Denial::new(422, "Invalid", mistakes.join("\n"));
         denial.names_policy = true;
@@ -274,7 +275,7 @@ fn reply(uid: &Uid, body: Bytes, passage: Passage) -> Response<Bytes> {
     passage.mark(response)
 }
 
-fn rejected(status: StatusCode, message: &str) -> Box<Response<Bytes>> {
+fn rejection_reply(status: StatusCode, message: &str) -> Box<Response<Bytes>> {
     const END: &str = "rejected";
     tracing::info!(target: "admittance::layer", end = END, "the request ends here: {message}");
     Box::new(Passage::Ended(END).mark(status_reply(status, message)))
@@ -309,7 +310,7 @@ fn ensure_chain_exists(table: &Table, selection: &Selection) -> Result<(), Box<R
         };
         format!("there is no chain {name} of the phase {phase}; {names}")
     };
-    Err(rejected(StatusCode::NOT_FOUND, &message))
+    Err(rejection_reply(StatusCode::NOT_FOUND, &message))
 }
 
 /// Returns an error unless the content type of a review is JSON. The parameters of the media type do not matter.
@@ -326,5 +327,5 @@ fn ensure_json(head: &Parts) -> Result<(), Box<Response<Bytes>>> {
         None => "the review has no Content-Type; send application/json".to_owned(),
         Some(value) => format!("the review has the Content-Type {value:?}; send application/json"),
     };
-    Err(rejected(StatusCode::UNSUPPORTED_MEDIA_TYPE, &message))
+    Err(rejection_reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, &message))
 }

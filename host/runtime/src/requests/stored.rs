@@ -47,9 +47,9 @@ where
     R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let path = query.request.uri().clone();
-    let asked = tokio::time::timeout(limits.time, ask(query, head, inner, limits)).await;
+    let query_outcome = tokio::time::timeout(limits.time, ask(query, head, inner, limits)).await;
     let stop = |end: Response<Bytes>| StopReason::Reply(end.map(R::from));
-    let reason = match asked.unwrap_or(Err(StoredObjectError::Late(limits.time))) {
+    let reason = match query_outcome.unwrap_or(Err(StoredObjectError::Late(limits.time))) {
         Ok((state, version)) => {
             head.extensions.insert(state);
             return match version {
@@ -107,8 +107,8 @@ where
         status => return Err(StoredObjectError::Unusable(format!("has the status {status}"))),
     }
     let (mut reply, body) = reply.into_parts();
-    let received = limits.receive(&head.extensions, &reply.headers, body).await;
-    let body = received.map_err(|error| match error {
+    let received_body = limits.receive(&head.extensions, &reply.headers, body).await;
+    let body = received_body.map_err(|error| match error {
         BodyError::TooLarge(limit) => StoredObjectError::Unusable(format!("has more than {limit} bytes")),
         BodyError::TooSlow(limit) => StoredObjectError::Late(limit),
         BodyError::NoMemory(error) => StoredObjectError::NoMemory(error),
@@ -119,11 +119,12 @@ where
             StoredObjectError::Unusable(format!("has the Content-Encoding `{encoding}`"))
         }
     })?;
-    let found = query.object(&body);
-    let object = found.map_err(|reason| StoredObjectError::Unusable(format!("has no object: {reason}")))?;
+    let located_object = query.object(&body);
+    let object =
+        located_object.map_err(|reason| StoredObjectError::Unusable(format!("has no object: {reason}")))?;
     let state = StoredState {
         object: Some(object),
-        patched: None,
+        patched_object: None,
     };
     // A weak `ETag` is not used, because it never matches in `If-Match` (RFC 9110, section 13.1.1).
     let etag = reply.headers.remove(ETAG);
@@ -134,14 +135,14 @@ where
 /// Adds `If-Match` with this `ETag` to the request, so that it fails if the object has changed meanwhile. If the client
 /// itself sent an `If-Match` that does not contain this `ETag`, returns an error.
 fn require_version(headers: &mut HeaderMap, version: HeaderValue) -> Result<(), Rejection> {
-    let mut wanted = headers.get_all(IF_MATCH).iter().peekable();
-    let is_any = wanted.peek().is_none();
+    let mut if_match_values = headers.get_all(IF_MATCH).iter().peekable();
+    let is_any = if_match_values.peek().is_none();
     let has_version = |value: &HeaderValue| {
         let value = value.as_bytes();
         let mut tags = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         tags.any(|tag| tag == b"*" || tag == version.as_bytes())
     };
-    if !is_any && !wanted.any(has_version) {
+    if !is_any && !if_match_values.any(has_version) {
         return Err(Rejection::new(
             RejectionKind::Precondition,
             "the stored object is another version than the header if-match asks for",
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_request_is_conditional_on_the_version_that_the_chains_saw() {
-        for (wanted, expected) in [
+        for (if_match_values, expected) in [
             (&[][..], Some("\"a\"")),
             (&["*"], Some("\"a\"")),
             (&["\"a\""], Some("\"a\"")),
@@ -167,20 +168,20 @@ mod tests {
             (&["W/\"a\""], None),
         ] {
             let mut headers = HeaderMap::new();
-            for value in wanted {
+            for value in if_match_values {
                 headers.append(IF_MATCH, HeaderValue::from_static(value));
             }
             let required = require_version(&mut headers, HeaderValue::from_static("\"a\""));
             match expected {
                 Some(version) => {
-                    assert_eq!(required, Ok(()), "{wanted:?}");
+                    assert_eq!(required, Ok(()), "{if_match_values:?}");
                     let values: Vec<_> = headers.get_all(IF_MATCH).iter().collect();
-                    assert_eq!(values, [version], "{wanted:?}");
+                    assert_eq!(values, [version], "{if_match_values:?}");
                 }
                 None => assert_eq!(
                     required.unwrap_err().kind,
                     RejectionKind::Precondition,
-                    "{wanted:?}"
+                    "{if_match_values:?}"
                 ),
             }
         }

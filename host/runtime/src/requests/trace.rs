@@ -77,8 +77,8 @@ mod tests {
             let context = trace_context(&mut headers);
             let state = context.as_ref().map(TraceContext::state);
             assert_eq!(state, expected, "{case}");
-            let left = if context.is_some() { sent.len() } else { 0 };
-            assert_eq!(headers.len(), left, "{case}");
+            let expected_count = if context.is_some() { sent.len() } else { 0 };
+            assert_eq!(headers.len(), expected_count, "{case}");
         }
     }
 }

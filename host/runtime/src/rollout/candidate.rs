@@ -178,7 +178,7 @@ impl HookWithCandidate {
         let work = async move {
             let deadline = Deadline::after(timeout);
             let call = AssertUnwindSafe(other.admit(&request, deadline)).catch_unwind();
-            let other = match tokio::time::timeout_at(deadline.instant(), call).await {
+            let other_response = match tokio::time::timeout_at(deadline.instant(), call).await {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(_)) => Err(Failure::new(FailureKind::Trap, "it panicked")),
                 Err(_) => Err(Failure::new(
@@ -186,13 +186,21 @@ impl HookWithCandidate {
                     format!("no verdict within the stage's timeout of {timeout:?}"),
                 )),
             };
-            let (ours, theirs) = if by_candidate {
-                (other, answer)
+            let (plugin_response, candidate_response) = if by_candidate {
+                (other_response, answer)
             } else {
-                (answer, other)
+                (answer, other_response)
             };
             let deadline = Deadline::after(timeout);
-            trial.record(request, ours, theirs, by_candidate, deadline).await;
+            trial
+                .record(
+                    request,
+                    plugin_response,
+                    candidate_response,
+                    by_candidate,
+                    deadline,
+                )
+                .await;
             drop(slot);
         };
         // The background call gets a span of its own, because the span of the request ends earlier.
@@ -208,31 +216,31 @@ impl Trial {
     async fn record(
         self: Arc<Self>,
         request: Arc<Request>,
-        ours: Result<Response, Failure>,
-        theirs: Result<Response, Failure>,
+        plugin_response: Result<Response, Failure>,
+        candidate_response: Result<Response, Failure>,
         by_candidate: bool,
         deadline: Deadline,
     ) {
-        let ours = ComparedAnswer::evaluate(&request, ours, deadline).await;
-        let theirs = ComparedAnswer::evaluate(&request, theirs, deadline).await;
+        let plugin_answer = ComparedAnswer::evaluate(&request, plugin_response, deadline).await;
+        let candidate_answer = ComparedAnswer::evaluate(&request, candidate_response, deadline).await;
         if let Some(rollout) = self.rollout.as_ref().filter(|_| by_candidate)
-            && let Ok(effect) = &ours.effect
+            && let Ok(effect) = &plugin_answer.effect
         {
             let denies = |effect: &Effect| matches!(effect, Effect::Deny(_));
-            rollout.count_compared(theirs.effect.as_ref().is_ok_and(denies) && !denies(effect));
+            rollout.count_compared(candidate_answer.effect.as_ref().is_ok_and(denies) && !denies(effect));
         }
         let before = request.object.as_ref().map_or(0, |object| object.text().len());
-        let bytes = before + ours.size() + theirs.size();
+        let bytes = before + plugin_answer.size() + candidate_answer.size();
         let span = Span::current();
         offload_without_deadline(bytes, move || {
-            span.in_scope(|| self.compare(&request, &ours, &theirs))
+            span.in_scope(|| self.compare(&request, &plugin_answer, &candidate_answer))
         })
         .await;
     }
 
-    fn compare(&self, request: &Request, ours: &ComparedAnswer, theirs: &ComparedAnswer) {
+    fn compare(&self, request: &Request, plugin_answer: &ComparedAnswer, candidate_answer: &ComparedAnswer) {
         let kind = request.kind.to_string();
-        let Some(effect) = ours.difference(theirs) else {
+        let Some(effect) = plugin_answer.difference(candidate_answer) else {
             self.comparisons.lock().kind(&kind).same += 1;
             self.counter("same").increment(1);
             return;
@@ -250,8 +258,8 @@ impl Trial {
             namespace: request.namespace.clone(),
             name: request.name.clone(),
             effect,
-            plugin: ours.sample(request, &self.redact),
-            candidate: theirs.sample(request, &self.redact),
+            plugin: plugin_answer.sample(request, &self.redact),
+            candidate: candidate_answer.sample(request, &self.redact),
         };
         tracing::info!(
             target: "admittance::audit",

@@ -46,7 +46,7 @@ pub struct RolloutProgress {
 pub(crate) struct Rollouts {
     /// The rollouts that were read from disk at the start. When the first table goes live, its rollouts continue from
     /// here, and all others are dropped.
-    kept: Vec<RolloutProgress>,
+    stored_progress: Vec<RolloutProgress>,
     live: Vec<LiveRollout>,
     pub(super) is_led: bool,
 }
@@ -60,9 +60,9 @@ struct LiveRollout {
 }
 
 impl Rollouts {
-    pub(crate) fn new(kept: Vec<RolloutProgress>) -> Self {
+    pub(crate) fn new(stored_progress: Vec<RolloutProgress>) -> Self {
         Self {
-            kept,
+            stored_progress,
             ..Self::default()
         }
     }
@@ -76,28 +76,31 @@ impl Rollouts {
             let is_same = |progress: &RolloutProgress| {
                 progress.stage == rollout.stage && progress.subject == rollout.subject
             };
-            let known = before.extract_if(.., |known| is_same(&known.progress)).next();
-            let kept = self.kept.extract_if(.., |kept| is_same(kept)).next();
-            self.live.push(match (known, kept) {
-                (Some(known), _) => LiveRollout { rollout, ..known },
-                (None, Some(kept)) => LiveRollout::resumed(rollout, kept),
+            let previous_rollout = before.extract_if(.., |rollout| is_same(&rollout.progress)).next();
+            let stored_rollout = self
+                .stored_progress
+                .extract_if(.., |progress| is_same(progress))
+                .next();
+            self.live.push(match (previous_rollout, stored_rollout) {
+                (Some(previous), _) => LiveRollout { rollout, ..previous },
+                (None, Some(stored)) => LiveRollout::resumed(rollout, stored),
                 (None, None) => {
                     is_changed = true;
                     LiveRollout::begin(rollout)
                 }
             });
         }
-        for gone in &before {
+        for dropped in &before {
             let is_replaced = self
                 .live
                 .iter()
-                .any(|live| live.rollout.stage == gone.rollout.stage);
+                .any(|live| live.rollout.stage == dropped.rollout.stage);
             if !is_replaced {
-                metrics::rollout(&gone.rollout.stage, None, false);
+                metrics::rollout(&dropped.rollout.stage, None, false);
             }
         }
-        is_changed |= !before.is_empty() || !self.kept.is_empty();
-        self.kept.clear();
+        is_changed |= !before.is_empty() || !self.stored_progress.is_empty();
+        self.stored_progress.clear();
         is_changed
     }
 
@@ -146,17 +149,17 @@ impl Rollouts {
 
     /// Takes over the progress of rollouts that another replica reports. Reported progress replaces this replica's
     /// progress only if it is newer, or says that the rollout was aborted. Returns whether any progress was replaced.
-    pub(super) fn follow(&mut self, theirs: Vec<RolloutProgress>) -> bool {
+    pub(super) fn follow(&mut self, reported_progress: Vec<RolloutProgress>) -> bool {
         let mut is_changed = false;
-        for theirs in theirs {
+        for progress in reported_progress {
             let is_same = |live: &&mut LiveRollout| {
-                live.progress.stage == theirs.stage && live.progress.subject == theirs.subject
+                live.progress.stage == progress.stage && live.progress.subject == progress.subject
             };
             let Some(live) = self.live.iter_mut().find(is_same) else {
                 continue;
             };
-            if theirs.rank() > live.progress.rank() {
-                live.follow(theirs);
+            if progress.rank() > live.progress.rank() {
+                live.follow(progress);
                 is_changed = true;
             }
         }
@@ -167,7 +170,7 @@ impl Rollouts {
         &mut self,
         stage: &str,
         action: RolloutAction,
-        by: Option<&str>,
+        user: Option<&str>,
     ) -> Result<RolloutStatus, RolloutState> {
         use {RolloutAction::*, RolloutState::*};
         let mut live = self.live.iter_mut();
@@ -175,13 +178,13 @@ impl Rollouts {
             return Err(Aborted);
         };
         let (step, state) = (live.progress.step, live.progress.state);
-        let by = |done: &str| Some(format!("{done} by {}", by.unwrap_or("an unknown user")));
+        let reason = |verb: &str| Some(format!("{verb} by {}", user.unwrap_or("an unknown user")));
         match (action, state) {
             (Next, Progressing | Paused) => live.begin_next_step(),
-            (Pause, Progressing | Paused) => live.enter(step, Paused, by("paused")),
+            (Pause, Progressing | Paused) => live.enter(step, Paused, reason("paused")),
             (Resume, Paused) => live.enter(step, Progressing, None),
             (Resume, Aborted) => live.restart(),
-            (Abort, Progressing | Paused | Completed) => live.enter(0, Aborted, by("aborted")),
+            (Abort, Progressing | Paused | Completed) => live.enter(0, Aborted, reason("aborted")),
             _ => return Err(state),
         }
         Ok(live.progress.status(&live.rollout))
@@ -202,36 +205,36 @@ impl LiveRollout {
             replica: None,
         };
         rollout.restart();
-        let begun = Self {
+        let live = Self {
             end: Some(end_after(rollout.definition.pause)),
             rollout,
             progress: Arc::new(progress),
-        };
-        begun.publish();
-        begun
-    }
-
-    /// Continues a rollout after a restart of this program. A step whose time is over ends now; no step is skipped.
-    fn resumed(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
-        let pause = rollout.definition.pause;
-        let rest = progress.step_end(&rollout).map(|next| {
-            let rest = next.0.duration_since(Moment::now().0).unwrap_or_default();
-            // The system clock may have been set back since the step began. So at most the step's full length remains.
-            rest.min(pause)
-        });
-        let live = Self {
-            rollout,
-            progress: Arc::new(progress),
-            end: rest.map(end_after),
         };
         live.publish();
         live
     }
 
-    fn follow(&mut self, theirs: RolloutProgress) {
-        let is_next = theirs.changes == self.progress.changes + 1;
+    /// Continues a rollout after a restart of this program. A step whose time is over ends now; no step is skipped.
+    fn resumed(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
+        let pause = rollout.definition.pause;
+        let remaining_time = progress.step_end(&rollout).map(|next| {
+            let remainder = next.0.duration_since(Moment::now().0).unwrap_or_default();
+            // The system clock may have been set back since the step began. So at most the step's full length remains.
+            remainder.min(pause)
+        });
+        let live = Self {
+            rollout,
+            progress: Arc::new(progress),
+            end: remaining_time.map(end_after),
+        };
+        live.publish();
+        live
+    }
+
+    fn follow(&mut self, progress: RolloutProgress) {
+        let is_next = progress.changes == self.progress.changes + 1;
         self.rollout.restart();
-        *self = Self::resumed(self.rollout.clone(), theirs);
+        *self = Self::resumed(self.rollout.clone(), progress);
         // If the other replica is ahead of this replica by one change only, it has just made that change, such as the
         // beginning of a step. So the step lasts for its full length from now.
         if let Some(end) = self.end.as_mut().filter(|_| is_next) {
@@ -341,12 +344,12 @@ impl RolloutProgress {
             since: self.since,
             next: self.step_end(rollout),
             reason: self.reason_and_replica(),
-            decided: counts.decided,
-            failed: counts.failed,
-            failure_limit: rollout.definition.failures.out_of(counts.decided),
-            compared: counts.compared,
-            refused: counts.refused,
-            refusal_limit: rollout.definition.refusals.out_of(counts.compared),
+            decided: counts.decided_count,
+            failed: counts.failed_count,
+            failure_limit: rollout.definition.failures.out_of(counts.decided_count),
+            compared: counts.compared_count,
+            refused: counts.refused_count,
+            refusal_limit: rollout.definition.refusals.out_of(counts.compared_count),
         }
     }
 }

@@ -16,16 +16,16 @@ pub(crate) struct Rollout {
     pub(crate) subject: Digest,
     pub(crate) definition: RolloutDefinition,
     counts: Mutex<StepCounts>,
-    reached: Arc<Notify>,
+    limit_reached: Arc<Notify>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct StepCounts {
-    begun: Instant,
-    pub(super) decided: u64,
-    pub(super) failed: u64,
-    pub(super) compared: u64,
-    pub(super) refused: u64,
+    start: Instant,
+    pub(super) decided_count: u64,
+    pub(super) failed_count: u64,
+    pub(super) compared_count: u64,
+    pub(super) refused_count: u64,
     /// The reason for aborting the rollout, once a limit was reached.
     problem: Option<String>,
 }
@@ -33,11 +33,11 @@ pub(super) struct StepCounts {
 impl StepCounts {
     fn new() -> Self {
         Self {
-            begun: Instant::now(),
-            decided: 0,
-            failed: 0,
-            compared: 0,
-            refused: 0,
+            start: Instant::now(),
+            decided_count: 0,
+            failed_count: 0,
+            compared_count: 0,
+            refused_count: 0,
             problem: None,
         }
     }
@@ -48,14 +48,14 @@ impl Rollout {
         stage: &str,
         subject: Digest,
         definition: RolloutDefinition,
-        reached: Arc<Notify>,
+        limit_reached: Arc<Notify>,
     ) -> Self {
         Self {
             stage: stage.to_owned(),
             subject,
             definition,
             counts: Mutex::new(StepCounts::new()),
-            reached,
+            limit_reached,
         }
     }
 
@@ -66,8 +66,8 @@ impl Rollout {
     pub(crate) fn count_decided(&self, is_failure: bool) {
         metrics::rollout_request(&self.stage, if is_failure { "failed" } else { "decided" });
         self.count(|counts| {
-            counts.decided += 1;
-            counts.failed += u64::from(is_failure);
+            counts.decided_count += 1;
+            counts.failed_count += u64::from(is_failure);
         });
     }
 
@@ -78,8 +78,8 @@ impl Rollout {
             metrics::rollout_request(&self.stage, "refused");
         }
         self.count(|counts| {
-            counts.compared += 1;
-            counts.refused += u64::from(is_refusal);
+            counts.compared_count += 1;
+            counts.refused_count += u64::from(is_refusal);
         });
     }
 
@@ -99,35 +99,35 @@ impl Rollout {
         let mut counts = self.counts.lock();
         // The counts start again from 0 when they are as old as a step is long. Otherwise, a candidate with many old
         // successes would need very many new failures before it reaches a limit that is a share.
-        if counts.problem.is_none() && counts.begun.elapsed() >= self.definition.pause {
+        if counts.problem.is_none() && counts.start.elapsed() >= self.definition.pause {
             *counts = StepCounts::new();
         }
         change(&mut counts);
         if counts.problem.is_none() {
             counts.problem = self.problem_in(&counts);
             if counts.problem.is_some() {
-                self.reached.notify_one();
+                self.limit_reached.notify_one();
             }
         }
     }
 
     fn problem_in(&self, counts: &StepCounts) -> Option<String> {
         let StepCounts {
-            decided,
-            failed,
-            compared,
-            refused,
+            decided_count,
+            failed_count,
+            compared_count,
+            refused_count,
             ..
         } = counts;
         let (failures, refusals) = (self.definition.failures, self.definition.refusals);
-        if *failed >= failures.out_of(*decided) {
+        if *failed_count >= failures.out_of(*decided_count) {
             return Some(format!(
-                "the candidate failed for {failed} of {decided} requests; the limit is {failures}"
+                "the candidate failed for {failed_count} of {decided_count} requests; the limit is {failures}"
             ));
         }
-        (*refused >= refusals.out_of(*compared)).then(|| {
+        (*refused_count >= refusals.out_of(*compared_count)).then(|| {
             format!(
-                "the candidate denied {refused} of {compared} compared requests that the plugin does not deny; the limit \
+                "the candidate denied {refused_count} of {compared_count} compared requests that the plugin does not deny; the limit \
                  is {refusals}"
             )
         })

@@ -28,9 +28,14 @@ fn definition(rollout: &str) -> RolloutDefinition {
         .unwrap()
 }
 
-fn rollout(subject: &str, written: &str) -> Arc<Rollout> {
-    let (subject, limits) = (Digest::of(subject), Arc::new(Notify::new()));
-    Arc::new(Rollout::new(STAGE, subject, definition(written), limits))
+fn rollout(subject: &str, definition_text: &str) -> Arc<Rollout> {
+    let (subject, limit_reached) = (Digest::of(subject), Arc::new(Notify::new()));
+    Arc::new(Rollout::new(
+        STAGE,
+        subject,
+        definition(definition_text),
+        limit_reached,
+    ))
 }
 
 /// Creates a rollout that has three steps of ten minutes each.
@@ -45,7 +50,7 @@ fn live(rollout: &Arc<Rollout>) -> Rollouts {
 }
 
 /// Returns the state, the share and the reason that the status shows for a rollout.
-fn shown(rollouts: &Rollouts, rollout: &Rollout) -> (RolloutState, String, Option<String>) {
+fn shown_status(rollouts: &Rollouts, rollout: &Rollout) -> (RolloutState, String, Option<String>) {
     let progress = rollouts.get(Phase::Mutating, "pods", "images").unwrap();
     let status = progress.status(rollout);
     assert_eq!(status.next.is_some(), status.state == RolloutState::Progressing);
@@ -64,14 +69,17 @@ async fn the_steps_of_a_rollout_begin_automatically() {
     let rollout = three();
     let mut rollouts = live(&rollout);
     for (state, share) in [(Progressing, "10%"), (Progressing, "50%"), (Progressing, "100%")] {
-        assert_eq!(shown(&rollouts, &rollout), (state, share.to_owned(), None));
+        assert_eq!(shown_status(&rollouts, &rollout), (state, share.to_owned(), None));
         assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(10)));
         advance(minutes(10) - Duration::from_secs(1)).await;
         assert!(!rollouts.advance());
         advance(Duration::from_secs(1)).await;
         assert!(rollouts.advance());
     }
-    assert_eq!(shown(&rollouts, &rollout), (Completed, "100%".to_owned(), None));
+    assert_eq!(
+        shown_status(&rollouts, &rollout),
+        (Completed, "100%".to_owned(), None)
+    );
     assert_eq!(rollouts.next_end(), None);
     advance(minutes(100)).await;
     assert!(!rollouts.advance());
@@ -83,7 +91,10 @@ async fn a_rollout_with_one_step_completes_after_a_pause() {
     let mut rollouts = live(&rollout);
     advance(minutes(10)).await;
     assert!(rollouts.advance());
-    assert_eq!(shown(&rollouts, &rollout), (Completed, "20%".to_owned(), None));
+    assert_eq!(
+        shown_status(&rollouts, &rollout),
+        (Completed, "20%".to_owned(), None)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +125,7 @@ async fn each_state_of_a_rollout_allows_only_some_user_actions() {
             }
             (steered, expected) => assert_eq!(steered.map(drop), expected.map(drop), "{action}"),
         }
-        let is_progressing = shown(&rollouts, &rollout).0 == Progressing;
+        let is_progressing = shown_status(&rollouts, &rollout).0 == Progressing;
         assert_eq!(rollouts.next_end().is_some(), is_progressing, "{action}");
     }
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(10)));
@@ -128,16 +139,19 @@ async fn a_rollout_continues_in_a_new_table_with_the_same_candidate() {
     advance(minutes(4)).await;
     let second = three();
     assert!(!rollouts.adopt([second.clone()].into_iter()));
-    assert_eq!(shown(&rollouts, &second).1, "50%");
+    assert_eq!(shown_status(&rollouts, &second).1, "50%");
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(6)));
     for _ in 0..5 {
         second.count_decided(true);
     }
     assert!(rollouts.advance());
-    assert_eq!(shown(&rollouts, &second).0, Aborted);
+    assert_eq!(shown_status(&rollouts, &second).0, Aborted);
     let other = rollout("two", "{ steps: [10, 50, 100] }");
     assert!(rollouts.adopt([other.clone()].into_iter()));
-    assert_eq!(shown(&rollouts, &other), (Progressing, "10%".to_owned(), None));
+    assert_eq!(
+        shown_status(&rollouts, &other),
+        (Progressing, "10%".to_owned(), None)
+    );
     assert!(rollouts.adopt(std::iter::empty()));
     assert!(rollouts.get(Phase::Mutating, "pods", "images").is_none());
     assert_eq!(rollouts.next_end(), None);
@@ -148,41 +162,50 @@ async fn a_rollout_continues_after_a_restart() {
     let rollout = three();
     let mut rollouts = live(&rollout);
     rollouts.steer(STAGE, Next, None).unwrap();
-    let kept = serde_json::to_string(&rollouts.list()).unwrap();
-    let restarted = |rollout: &Arc<Rollout>| {
-        let mut rollouts = Rollouts::new(serde_json::from_str(&kept).unwrap());
+    let stored_json = serde_json::to_string(&rollouts.list()).unwrap();
+    let restart = |rollout: &Arc<Rollout>| {
+        let mut rollouts = Rollouts::new(serde_json::from_str(&stored_json).unwrap());
         let is_changed = rollouts.adopt([rollout.clone()].into_iter());
         (rollouts, is_changed)
     };
-    let (mut again, is_changed) = restarted(&three());
+    let (mut restarted_rollouts, is_changed) = restart(&three());
     assert!(!is_changed);
-    assert_eq!(shown(&again, &rollout), shown(&rollouts, &rollout));
+    assert_eq!(
+        shown_status(&restarted_rollouts, &rollout),
+        shown_status(&rollouts, &rollout)
+    );
     // The test pauses tokio's clock, but the time on disk comes from the system clock, which goes on. So a little less
     // than the 10 minutes of the step may be left.
-    let rest = again.next_end().unwrap() - Instant::now();
-    assert!(rest > minutes(9) && rest <= minutes(10), "{rest:?}");
-    advance(rest).await;
-    assert!(again.advance());
-    assert_eq!(shown(&again, &rollout).1, "100%");
+    let remaining_time = restarted_rollouts.next_end().unwrap() - Instant::now();
+    assert!(
+        remaining_time > minutes(9) && remaining_time <= minutes(10),
+        "{remaining_time:?}"
+    );
+    advance(remaining_time).await;
+    assert!(restarted_rollouts.advance());
+    assert_eq!(shown_status(&restarted_rollouts, &rollout).1, "100%");
     let other = super::tests::rollout("two", "{ percent: 20 }");
-    let (again, is_changed) = restarted(&other);
+    let (restarted_rollouts, is_changed) = restart(&other);
     assert!(is_changed);
-    assert_eq!(shown(&again, &other), (Progressing, "20%".to_owned(), None));
+    assert_eq!(
+        shown_status(&restarted_rollouts, &other),
+        (Progressing, "20%".to_owned(), None)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_expired_while_the_host_was_stopped_ends_on_restart() {
     let rollout = three();
-    let kept = serde_json::to_value(live(&rollout).list()).unwrap();
-    let mut kept = serde_json::from_value::<Vec<serde_json::Value>>(kept).unwrap();
+    let stored_json = serde_json::to_value(live(&rollout).list()).unwrap();
+    let mut stored_rollouts = serde_json::from_value::<Vec<serde_json::Value>>(stored_json).unwrap();
     let since = Moment(Moment::now().0 - minutes(60));
-    kept[0]["since"] = serde_json::to_value(since).unwrap();
-    let mut rollouts = Rollouts::new(serde_json::from_value(kept.into()).unwrap());
+    stored_rollouts[0]["since"] = serde_json::to_value(since).unwrap();
+    let mut rollouts = Rollouts::new(serde_json::from_value(stored_rollouts.into()).unwrap());
     rollouts.adopt([rollout.clone()].into_iter());
-    assert_eq!(shown(&rollouts, &rollout).1, "10%");
+    assert_eq!(shown_status(&rollouts, &rollout).1, "10%");
     assert_eq!(rollouts.next_end(), Some(Instant::now()));
     assert!(rollouts.advance());
-    assert_eq!(shown(&rollouts, &rollout).1, "50%");
+    assert_eq!(shown_status(&rollouts, &rollout).1, "50%");
     assert!(!rollouts.advance());
 }
 
@@ -209,11 +232,16 @@ async fn a_rollout_that_reaches_a_limit_is_aborted() {
             ),
         ),
     ] {
-        let (limits, written) = (
+        let (limit_reached, definition_text) = (
             Arc::new(Notify::new()),
             "{ percent: 10, abortOn: { failures: 2, refusals: 3% } }",
         );
-        let rollout = Rollout::new(STAGE, Digest::of(""), definition(written), limits.clone());
+        let rollout = Rollout::new(
+            STAGE,
+            Digest::of(""),
+            definition(definition_text),
+            limit_reached.clone(),
+        );
         let rollout = Arc::new(rollout);
         let mut rollouts = live(&rollout);
         for number in 0..decided {
@@ -222,14 +250,14 @@ async fn a_rollout_that_reaches_a_limit_is_aborted() {
         for number in 0..compared {
             rollout.count_compared(number < refused);
         }
-        let is_notified = tokio::time::timeout(Duration::ZERO, limits.notified())
+        let is_notified = tokio::time::timeout(Duration::ZERO, limit_reached.notified())
             .await
             .is_ok();
         assert_eq!(
             (is_notified, rollouts.advance()),
             (expected.is_some(), expected.is_some())
         );
-        let (state, _, reason) = shown(&rollouts, &rollout);
+        let (state, _, reason) = shown_status(&rollouts, &rollout);
         assert_eq!(state == Aborted, expected.is_some());
         assert_eq!(reason.as_deref(), expected);
         if state == Aborted {
@@ -258,7 +286,7 @@ async fn limits_of_a_rollout_are_counted_anew_after_each_pause() {
         rollout.count_decided(true);
     }
     assert!(rollouts.advance());
-    assert_eq!(shown(&rollouts, &rollout).0, Aborted);
+    assert_eq!(shown_status(&rollouts, &rollout).0, Aborted);
 }
 
 /// Gives each of two replicas the progress that the other reports.
@@ -275,8 +303,8 @@ fn exchange(one: &mut Rollouts, other: &mut Rollouts) {
 async fn replicas_adopt_the_latest_change_of_any_replica() {
     let rollouts = [three(), three()];
     let [mut one, mut other] = rollouts.each_ref().map(live);
-    let at = |replica: &Rollouts| {
-        let (state, share, _) = shown(replica, &rollouts[0]);
+    let state_and_share = |replica: &Rollouts| {
+        let (state, share, _) = shown_status(replica, &rollouts[0]);
         (state, share)
     };
     for (actions, expected) in [
@@ -301,7 +329,7 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
         exchange(&mut one, &mut other);
         let expected = (expected.0, expected.1.to_owned());
         assert_eq!(
-            (at(&one), at(&other)),
+            (state_and_share(&one), state_and_share(&other)),
             (expected.clone(), expected),
             "{actions:?}"
         );
@@ -314,12 +342,15 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
     one.steer(STAGE, Pause, None).unwrap();
     assert!(other.advance());
     exchange(&mut one, &mut other);
-    assert_eq!(shown(&one, &rollouts[0]), shown(&other, &rollouts[1]));
-    assert_eq!(at(&one).0, Aborted);
+    assert_eq!(
+        shown_status(&one, &rollouts[0]),
+        shown_status(&other, &rollouts[1])
+    );
+    assert_eq!(state_and_share(&one).0, Aborted);
 
-    let mut late = live(&rollouts[0]);
-    exchange(&mut late, &mut one);
-    assert_eq!(at(&late).0, Aborted);
+    let mut late_replica = live(&rollouts[0]);
+    exchange(&mut late_replica, &mut one);
+    assert_eq!(state_and_share(&late_replica).0, Aborted);
     let mut another = Rollouts::default();
     another.adopt([rollout("two", "{ percent: 20 }")].into_iter());
     assert!(!another.follow(one.list()));
@@ -336,22 +367,22 @@ async fn replicas_agree_on_a_rollout_although_their_clocks_differ() {
     assert!(leader.advance());
     for (minutes_ahead, action) in [(-60, Pause), (60, Resume)] {
         leader.steer(STAGE, action, None).unwrap();
-        let mut told = leader.list();
-        for told in &mut told {
+        let mut reported = leader.list();
+        for progress in &mut reported {
             let shift = minutes(60);
             if minutes_ahead < 0 {
-                told.since.0 -= shift
+                progress.since.0 -= shift
             } else {
-                told.since.0 += shift
+                progress.since.0 += shift
             }
         }
-        other.follow(told);
-        let state = |replica: &Rollouts| shown(replica, &rollout).0;
+        other.follow(reported);
+        let state = |replica: &Rollouts| shown_status(replica, &rollout).0;
         assert_eq!(state(&other), state(&leader), "{minutes_ahead}");
     }
     other.set_led(false);
     assert_eq!(other.next_end(), Some(Instant::now() + minutes(10)));
     advance(minutes(10)).await;
     assert!(other.advance());
-    assert_eq!(shown(&other, &rollout).1, "100%");
+    assert_eq!(shown_status(&other, &rollout).1, "100%");
 }

@@ -73,7 +73,7 @@ pub struct ComparedKind {
 
 impl ComparedKind {
     /// The name under which all kinds are counted that are not counted separately.
-    pub(crate) const OTHERS: &str = "other kinds";
+    pub(crate) const OTHER_KINDS: &str = "other kinds";
 
     /// Returns the number of calls for which the candidate's answer differed from the plugin's answer with this effect.
     pub fn with_effect(&self, effect: DifferenceEffect) -> u64 {

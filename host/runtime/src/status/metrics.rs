@@ -127,7 +127,7 @@ pub(crate) fn stages_live(chains: &[Arc<LiveChain>]) {
 fn failures_of(stage: &LiveStage) -> impl Iterator<Item = FailureKind> {
     let has_labels = matches!(&stage.spec.namespace_selector, Some(NamespaceSelector::Labels(_)));
     let has_conditions = !stage.spec.match_conditions.is_empty();
-    let of_hook = stage.prepared.failures;
+    let of_hook = stage.prepared_hook.failures;
     FailureKind::ALL.into_iter().filter(move |kind| match kind {
         FailureKind::Trap
         | FailureKind::Memory
@@ -224,8 +224,8 @@ pub(crate) struct RequestMetrics {
 
 impl RequestMetrics {
     pub(crate) fn record(&self, verdict: DecisionVerdict, outcome: &Outcome, duration: Duration) {
-        let known = DecisionVerdict::ALL.iter().zip(&self.decisions);
-        if let Some((_, counter)) = known.into_iter().find(|(known, _)| **known == verdict) {
+        let counters = DecisionVerdict::ALL.iter().zip(&self.decisions);
+        if let Some((_, counter)) = counters.into_iter().find(|(counted, _)| **counted == verdict) {
             let counter = counter.get_or_init(|| counter!(REQUESTS, "decision" => verdict.as_str()));
             counter.increment(1);
         }

@@ -51,8 +51,8 @@ impl Statistics {
     pub(crate) fn get_or_create(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
         let mut statistics = self.0.lock();
         let key = (stage.to_owned(), hook.to_owned());
-        if let Some(known) = statistics.get(&key).and_then(Weak::upgrade) {
-            return known;
+        if let Some(existing) = statistics.get(&key).and_then(Weak::upgrade) {
+            return existing;
         }
         if statistics.len() == statistics.capacity() {
             statistics.retain(|_, statistics| statistics.strong_count() > 0);
@@ -94,7 +94,7 @@ impl StageStatistics {
         match &row.result {
             StageResult::Failed { failure, .. } => {
                 counts.state = StageState::Failing;
-                counts.last_failure = Some(failed(failure));
+                counts.last_failure = Some(failure_status(failure));
             }
             _ => counts.state = StageState::Healthy,
         }
@@ -133,7 +133,7 @@ impl StageStatistics {
     }
 }
 
-fn failed(failure: &Failure) -> FailureStatus {
+fn failure_status(failure: &Failure) -> FailureStatus {
     FailureStatus {
         at: Moment::now(),
         kind: failure.kind.as_str().to_owned(),
@@ -163,7 +163,7 @@ struct CallWindow {
 
 #[derive(Debug)]
 struct Period {
-    begun: Instant,
+    start: Instant,
     results: Results,
     durations: Histogram<u32>,
 }
@@ -195,8 +195,9 @@ impl CallWindow {
     }
 
     fn periods(&self, now: Instant) -> impl Iterator<Item = &Period> {
-        let both = [&self.current, &self.previous];
-        both.into_iter()
+        let both_periods = [&self.current, &self.previous];
+        both_periods
+            .into_iter()
             .filter(move |period| period.age(now) < 2 * PERIOD)
     }
 
@@ -217,32 +218,32 @@ impl CallWindow {
 
     /// Returns these quantiles of the recent durations, in microseconds. Each is `None` if there are no durations.
     fn quantiles<const N: usize>(&self, quantiles: [f64; N], now: Instant) -> [Option<u64>; N] {
-        let mut all = histogram(2);
+        let mut combined = histogram(2);
         for period in self.periods(now) {
             // Adding cannot fail, because all of the histograms have the same limits.
-            if all.add(&period.durations).is_err() {
+            if combined.add(&period.durations).is_err() {
                 return [None; N];
             }
         }
-        quantiles.map(|quantile| (!all.is_empty()).then(|| all.value_at_quantile(quantile)))
+        quantiles.map(|quantile| (!combined.is_empty()).then(|| combined.value_at_quantile(quantile)))
     }
 }
 
 impl Period {
     fn new(now: Instant) -> Self {
         Self {
-            begun: now,
+            start: now,
             results: Results::default(),
             durations: histogram(2),
         }
     }
 
     fn age(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.begun)
+        now.saturating_duration_since(self.start)
     }
 
     fn reset(&mut self, now: Instant) {
-        self.begun = now;
+        self.start = now;
         self.results = Results::default();
         self.durations.reset();
     }

@@ -47,7 +47,7 @@ pub struct TrafficHour {
 /// Counts the requests of the last two hours. Each host contains one such value. The type is public for benchmarks.
 #[derive(Debug)]
 pub struct Traffic {
-    begun: Instant,
+    start: Instant,
     /// The counts of each thread, so that threads do not wait for each other.
     threads: ThreadLocal<Mutex<Minutes>>,
 }
@@ -58,17 +58,17 @@ type Minutes = VecDeque<Arc<CountedMinute>>;
 #[derive(Clone, Debug)]
 struct CountedMinute {
     number: u64,
-    changed: u64,
-    denied: u64,
-    failed: u64,
+    changed_count: u64,
+    denied_count: u64,
+    failed_count: u64,
     durations: Histogram<u32>,
 }
 
 impl Traffic {
-    /// Returns counts that are zero. Minutes are counted from `begun`.
-    pub fn new(begun: Instant) -> Self {
+    /// Returns counts that are zero. Minutes are counted from `start`.
+    pub fn new(start: Instant) -> Self {
         Self {
-            begun,
+            start,
             threads: ThreadLocal::new(),
         }
     }
@@ -97,7 +97,7 @@ impl Traffic {
     }
 
     fn minute(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.begun).as_secs() / 60
+        now.saturating_duration_since(self.start).as_secs() / 60
     }
 }
 
@@ -107,16 +107,16 @@ fn hour(threads: &[Minutes], last: Option<u64>) -> TrafficHour {
     let mut total = CountedMinute::new(0);
     let counts = (0..HOUR).rev().map(|back| {
         let number = last.and_then(|last| last.checked_sub(back));
-        let mut whole = CountedMinute::new(0);
+        let mut minute_total = CountedMinute::new(0);
         for minute in threads
             .iter()
             .flatten()
             .filter(|minute| Some(minute.number) == number)
         {
-            whole.add(minute);
+            minute_total.add(minute);
         }
-        total.add(&whole);
-        whole.summary()
+        total.add(&minute_total);
+        minute_total.summary()
     });
     TrafficHour {
         minutes: counts.collect(),
@@ -128,27 +128,27 @@ impl CountedMinute {
     fn new(number: u64) -> Self {
         Self {
             number,
-            changed: 0,
-            denied: 0,
-            failed: 0,
+            changed_count: 0,
+            denied_count: 0,
+            failed_count: 0,
             durations: histogram(1),
         }
     }
 
     fn record(&mut self, verdict: DecisionVerdict, duration: Duration) {
         match verdict {
-            DecisionVerdict::Changed => self.changed += 1,
-            DecisionVerdict::Denied => self.denied += 1,
-            DecisionVerdict::Failed | DecisionVerdict::Deadline => self.failed += 1,
+            DecisionVerdict::Changed => self.changed_count += 1,
+            DecisionVerdict::Denied => self.denied_count += 1,
+            DecisionVerdict::Failed | DecisionVerdict::Deadline => self.failed_count += 1,
             DecisionVerdict::Allowed | DecisionVerdict::DryRun => {}
         }
         record_duration(&mut self.durations, duration);
     }
 
     fn add(&mut self, other: &Self) {
-        self.changed += other.changed;
-        self.denied += other.denied;
-        self.failed += other.failed;
+        self.changed_count += other.changed_count;
+        self.denied_count += other.denied_count;
+        self.failed_count += other.failed_count;
         // An error is impossible: only a histogram with a fixed range can fail, and this histogram grows as needed.
         let _ = self.durations.add(&other.durations);
     }
@@ -156,9 +156,9 @@ impl CountedMinute {
     fn summary(&self) -> TrafficCounts {
         TrafficCounts {
             requests: self.durations.len(),
-            changed: self.changed,
-            denied: self.denied,
-            failed: self.failed,
+            changed: self.changed_count,
+            denied: self.denied_count,
+            failed: self.failed_count,
             p50_microseconds: self.durations.value_at_quantile(0.5),
             p99_microseconds: self.durations.value_at_quantile(0.99),
         }
@@ -179,59 +179,59 @@ mod tests {
 
     #[test]
     fn requests_are_counted_in_the_minute_and_hour_of_their_arrival() {
-        let begun = Instant::now();
-        let traffic = Traffic::new(begun);
+        let start = Instant::now();
+        let traffic = Traffic::new(start);
         let record = |verdict, minute| {
-            traffic.record(verdict, Duration::from_micros(100), begun + minutes(minute));
+            traffic.record(verdict, Duration::from_micros(100), start + minutes(minute));
         };
         record(DecisionVerdict::Allowed, 0);
         record(DecisionVerdict::Changed, 1);
         record(DecisionVerdict::Denied, 1);
         record(DecisionVerdict::Deadline, 61);
-        let [last, before] = traffic.hours(begun + minutes(61));
+        let [last, before] = traffic.hours(start + minutes(61));
         assert_eq!(requests(&last)[59], 1);
         assert_eq!((last.total.requests, last.total.failed), (1, 1));
         assert_eq!(requests(&before)[58..], [1, 2]);
         let total = before.total;
         assert_eq!((total.requests, total.changed, total.denied), (3, 1, 1));
-        let [last, before] = traffic.hours(begun + minutes(121));
+        let [last, before] = traffic.hours(start + minutes(121));
         assert_eq!((last.total.requests, before.total.requests), (0, 1));
         record(DecisionVerdict::Allowed, 500);
-        let [last, before] = traffic.hours(begun + minutes(500));
+        let [last, before] = traffic.hours(start + minutes(500));
         assert_eq!((last.total.requests, before.total.requests), (1, 0));
     }
 
     #[test]
     fn requests_of_all_threads_count_together() {
-        let begun = Instant::now();
-        let (traffic, all) = (Traffic::new(begun), std::sync::Barrier::new(4));
+        let start = Instant::now();
+        let (traffic, barrier) = (Traffic::new(start), std::sync::Barrier::new(4));
         std::thread::scope(|scope| {
             for number in 0..4 {
-                let (traffic, all) = (&traffic, &all);
+                let (traffic, barrier) = (&traffic, &barrier);
                 scope.spawn(move || {
                     for minute in 0..=number {
-                        traffic.record(DecisionVerdict::Denied, Duration::ZERO, begun + minutes(minute));
+                        traffic.record(DecisionVerdict::Denied, Duration::ZERO, start + minutes(minute));
                     }
                     // When a thread ends, the next thread that starts takes over its counts. This test needs separate
                     // counts for each thread, so no thread ends before all of them have counted.
-                    all.wait();
+                    barrier.wait();
                 });
             }
         });
-        let [last, _] = traffic.hours(begun + minutes(3));
+        let [last, _] = traffic.hours(start + minutes(3));
         assert_eq!(requests(&last)[56..], [4, 3, 2, 1]);
         assert_eq!((last.total.requests, last.total.denied), (10, 10));
     }
 
     #[test]
     fn each_request_is_counted_in_its_minute_even_after_hours() {
-        let begun = Instant::now();
-        let traffic = Traffic::new(begun);
+        let start = Instant::now();
+        let traffic = Traffic::new(start);
         for minute in 0..300 {
             for _ in 0..=minute % 3 {
-                traffic.record(DecisionVerdict::Allowed, Duration::ZERO, begun + minutes(minute));
+                traffic.record(DecisionVerdict::Allowed, Duration::ZERO, start + minutes(minute));
             }
-            let [last, before] = traffic.hours(begun + minutes(minute));
+            let [last, before] = traffic.hours(start + minutes(minute));
             let expected = |back: u64| minute.checked_sub(back).map_or(0, |minute| minute % 3 + 1);
             assert_eq!(requests(&last), (0..60).rev().map(expected).collect::<Vec<_>>());
             assert_eq!(
@@ -243,17 +243,17 @@ mod tests {
 
     #[test]
     fn quantiles_of_durations_are_accurate_to_ten_percent() {
-        let begun = Instant::now();
+        let start = Instant::now();
         for microseconds in [1_u64, 2, 3, 7, 100, 1_500, 65_535, 1_000_000, 60_000_000] {
-            let traffic = Traffic::new(begun);
+            let traffic = Traffic::new(start);
             let duration = Duration::from_micros(microseconds);
             for _ in 0..98 {
-                traffic.record(DecisionVerdict::Allowed, duration, begun);
+                traffic.record(DecisionVerdict::Allowed, duration, start);
             }
-            traffic.record(DecisionVerdict::Allowed, 4 * duration, begun);
-            traffic.record(DecisionVerdict::Allowed, 4 * duration, begun);
-            let [last, _] = traffic.hours(begun);
-            let is_close = |found: u64, exact: u64| found.abs_diff(exact) * 100 <= exact * 10;
+            traffic.record(DecisionVerdict::Allowed, 4 * duration, start);
+            traffic.record(DecisionVerdict::Allowed, 4 * duration, start);
+            let [last, _] = traffic.hours(start);
+            let is_close = |estimate: u64, exact: u64| estimate.abs_diff(exact) * 100 <= exact * 10;
             let total = last.total;
             assert!(
                 is_close(total.p50_microseconds, microseconds),

@@ -10,16 +10,16 @@ use admittance::{
 use crate::scene::{ChangesScene, application_by, chain, live};
 
 async fn disable(host: &Host, stage: &str) {
-    let how = DisableOptions {
+    let options = DisableOptions {
         audit: false,
         duration: Duration::from_secs(3600),
         reason: "the server is down".to_owned(),
         by: Some("ops".to_owned()),
     };
-    host.disable(&stage.parse().unwrap(), how).await.unwrap();
+    host.disable(&stage.parse().unwrap(), options).await.unwrap();
 }
 
-async fn skipped(host: &Host) -> Vec<String> {
+async fn skipped_stages(host: &Host) -> Vec<String> {
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let resource = kind.guess_resource();
     let outcome = host.admit(Request::new(Operation::Create, kind, resource)).await;
@@ -41,17 +41,17 @@ async fn a_stage_stays_disabled_when_definitions_change() {
     scene.write("b.yaml", &chain("b", "1"));
     let host = scene.start().await.unwrap();
     disable(&host, "a/hook").await;
-    assert_eq!(skipped(&host).await, ["a"]);
+    assert_eq!(skipped_stages(&host).await, ["a"]);
     assert_eq!(live(&host), "1 a=1 b=1");
 
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
     assert_eq!(
-        (skipped(&host).await, live(&host).as_str()),
+        (skipped_stages(&host).await, live(&host).as_str()),
         (vec!["a".to_owned()], "2 a=2 b=1")
     );
     host.rollback(1, None).await.unwrap();
-    assert_eq!(skipped(&host).await, ["a"]);
+    assert_eq!(skipped_stages(&host).await, ["a"]);
 
     host.delete(&"AdmissionChain/a".parse().unwrap(), &application_by("ci"))
         .await
@@ -62,10 +62,10 @@ async fn a_stage_stays_disabled_when_definitions_change() {
         .await
         .unwrap();
     assert_eq!(missing(&host), [""; 0]);
-    assert_eq!(skipped(&host).await, ["a", "b"]);
+    assert_eq!(skipped_stages(&host).await, ["a", "b"]);
 
     host.enable(&"b/hook".parse().unwrap(), None).await.unwrap();
-    assert_eq!(skipped(&host).await, ["a"]);
+    assert_eq!(skipped_stages(&host).await, ["a"]);
     assert_eq!(host.history().len(), 5, "it is not a revision");
 }
 
@@ -78,7 +78,7 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
     host.reload().await.unwrap_err();
     disable(&host, "a/hook").await;
     assert_eq!(
-        (skipped(&host).await, live(&host).as_str()),
+        (skipped_stages(&host).await, live(&host).as_str()),
         (vec!["a".to_owned()], "1 a=1 !")
     );
     drop(host);
@@ -86,7 +86,7 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
     // history, and the stage `a` must still be disabled in it.
     let host = scene.start().await.unwrap();
     assert_eq!(
-        (skipped(&host).await, live(&host).as_str()),
+        (skipped_stages(&host).await, live(&host).as_str()),
         (vec!["a".to_owned()], "1 a=1 !")
     );
 }

@@ -87,8 +87,8 @@ async fn an_evaluation_is_not_counted_or_recorded() {
     );
     assert_eq!(host.history().len(), 1);
     assert_eq!(scene.read("owners.yaml"), files);
-    let listed = host.decisions().list(&Default::default(), None, 10);
-    assert_eq!(listed.decisions.len(), 1);
+    let decision_list = host.decisions().list(&Default::default(), None, 10);
+    assert_eq!(decision_list.decisions.len(), 1);
 }
 
 #[tokio::test]
@@ -108,8 +108,8 @@ async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
     assert_eq!(failure.kind.as_str(), "timeout");
     assert_eq!(host.status().plugins, 0);
     let compiled = scene.folder.path().join("history/store/compiled");
-    let kept = fs::read_dir(compiled).map_or(0, Iterator::count);
-    assert_eq!(kept, 0);
+    let compiled_count = fs::read_dir(compiled).map_or(0, Iterator::count);
+    assert_eq!(compiled_count, 0);
 }
 
 /// The host can run one plugin call at a time. Evaluations run plugins with endless loops, but the live plugin still
@@ -151,8 +151,8 @@ async fn a_dropped_evaluation_lets_the_next_one_begin() {
     let text = plugin("hangs", "file:hangs.wasm");
     for _ in 0..5 {
         let evaluation = evaluate(&host, &text, pod(json!({})));
-        let ended = tokio::time::timeout(Duration::from_millis(50), evaluation).await;
-        assert!(ended.is_err());
+        let timeout_result = tokio::time::timeout(Duration::from_millis(50), evaluation).await;
+        assert!(timeout_result.is_err());
     }
     let evaluated = evaluate(&host, DENY, pod(json!({}))).await.unwrap();
     assert!(!evaluated.outcome.is_allowed());
@@ -168,24 +168,27 @@ async fn an_evaluation_can_replace_the_settings_of_a_live_chain() {
     scene.write("live.yaml", &plugin("live", "file:strict.wasm"));
     let host = start(&scene, small()).await;
     let id = "Mutating:live".parse().unwrap();
-    let with = async |settings: Value| {
-        let mut how = EvaluateOptions::default();
-        how.settings = serde_json::from_value(settings).unwrap();
-        host.evaluate(EvaluatedChains::Live(&id), pod(json!({})), &how)
+    let evaluate_with = async |settings: Value| {
+        let mut options = EvaluateOptions::default();
+        options.settings = serde_json::from_value(settings).unwrap();
+        host.evaluate(EvaluatedChains::Live(&id), pod(json!({})), &options)
             .await
     };
-    assert!(with(json!({})).await.unwrap().outcome.is_allowed());
-    let error = with(json!({"hook": {"a": 1}})).await.unwrap_err().to_string();
+    assert!(evaluate_with(json!({})).await.unwrap().outcome.is_allowed());
+    let error = evaluate_with(json!({"hook": {"a": 1}}))
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("stage hook of chain live"), "{error}");
-    let error = with(json!({"other": {}})).await.unwrap_err();
+    let error = evaluate_with(json!({"other": {}})).await.unwrap_err();
     assert!(
         matches!(&error, EvaluateError::NoSuchPlugin(name) if name == "other"),
         "{error}"
     );
-    let gone = "Validating:live".parse().unwrap();
+    let missing_id = "Validating:live".parse().unwrap();
     let error = host
         .evaluate(
-            EvaluatedChains::Live(&gone),
+            EvaluatedChains::Live(&missing_id),
             pod(json!({})),
             &EvaluateOptions::default(),
         )
@@ -242,13 +245,13 @@ async fn an_evaluation_calls_webhooks_only_if_that_is_allowed() {
         matches!(&error, EvaluateError::Webhook(stage) if stage.starts_with("stage hook of chain ")),
         "{error}"
     );
-    let mut how = EvaluateOptions::default();
-    how.call_webhooks = true;
+    let mut options = EvaluateOptions::default();
+    options.call_webhooks = true;
     let chains = EvaluatedChains::Text {
         text: &text,
         name: "chain",
     };
-    let evaluated = host.evaluate(chains, pod(json!({})), &how).await.unwrap();
+    let evaluated = host.evaluate(chains, pod(json!({})), &options).await.unwrap();
     assert_eq!(
         evaluated.decision.stages[0].failure.as_deref(),
         Some("unreachable")

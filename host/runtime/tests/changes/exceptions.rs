@@ -32,11 +32,11 @@ fn after(milliseconds: u64) -> Moment {
 }
 
 /// Returns the exceptions because of which stages are skipped if the user jane creates a Pod, each with its chain.
-async fn used(host: &Host) -> Vec<String> {
-    used_for(host, "Pod").await
+async fn exceptions_used(host: &Host) -> Vec<String> {
+    exceptions_used_for(host, "Pod").await
 }
 
-async fn used_for(host: &Host, kind: &str) -> Vec<String> {
+async fn exceptions_used_for(host: &Host, kind: &str) -> Vec<String> {
     let kind = GroupVersionKind::from_api_version("v1", kind);
     let resource = kind.guess_resource();
     let mut request = Request::new(Operation::Create, kind, resource);
@@ -58,7 +58,7 @@ async fn exceptions_go_live_with_their_chains() {
     scene.write("a.yaml", &chain("a", "1"));
     scene.write("b.yaml", &chain("b", "1"));
     let host = scene.start().await.unwrap();
-    assert_eq!(used(&host).await, [""; 0]);
+    assert_eq!(exceptions_used(&host).await, [""; 0]);
     let text = exception("legacy", "[a/hook]", after(3_600_000));
     let applied = host
         .apply(&text, "new.yaml", &application_by("ci"))
@@ -66,14 +66,14 @@ async fn exceptions_go_live_with_their_chains() {
         .unwrap();
     assert_eq!((applied.revision, applied.warnings.len()), (2, 0));
     assert_eq!(scene.read("AdmissionException-legacy.yaml"), text);
-    assert_eq!(used(&host).await, ["a legacy"]);
+    assert_eq!(exceptions_used(&host).await, ["a legacy"]);
     let status = exception_statuses(&host);
     assert_eq!(status[0].stages, ["Mutating:a/hook"]);
     assert_eq!((status[0].owner.as_str(), status[0].expired), ("team-web", false));
 
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
-    assert_eq!(used(&host).await, ["a legacy"]);
+    assert_eq!(exceptions_used(&host).await, ["a legacy"]);
     host.delete(&"AdmissionChain/a".parse().unwrap(), &application_by("ci"))
         .await
         .unwrap();
@@ -86,23 +86,29 @@ async fn exceptions_go_live_with_their_chains() {
     host.apply(&chain("a", "3"), "new", &application_by("ci"))
         .await
         .unwrap();
-    assert_eq!(used(&host).await, ["a legacy"]);
+    assert_eq!(exceptions_used(&host).await, ["a legacy"]);
     assert_eq!(exception_statuses(&host)[0].unknown, [""; 0]);
 
     host.rollback(1, None).await.unwrap();
-    assert_eq!((used(&host).await, exception_statuses(&host)), (vec![], vec![]));
+    assert_eq!(
+        (exceptions_used(&host).await, exception_statuses(&host)),
+        (vec![], vec![])
+    );
     host.rollback(2, None).await.unwrap();
-    assert_eq!(used(&host).await, ["a legacy"]);
+    assert_eq!(exceptions_used(&host).await, ["a legacy"]);
     drop(host);
     let host = scene.start().await.unwrap();
-    assert_eq!(used(&host).await, ["a legacy"]);
+    assert_eq!(exceptions_used(&host).await, ["a legacy"]);
     host.delete(
         &"AdmissionException/legacy".parse().unwrap(),
         &application_by("ci"),
     )
     .await
     .unwrap();
-    assert_eq!((used(&host).await, exception_statuses(&host)), (vec![], vec![]));
+    assert_eq!(
+        (exceptions_used(&host).await, exception_statuses(&host)),
+        (vec![], vec![])
+    );
 }
 
 #[tokio::test]
@@ -125,7 +131,7 @@ async fn an_expired_exception_or_one_without_a_stage_causes_a_warning() {
     assert!(unknown.contains("there is no stage a/hooks"), "{unknown}");
     assert_eq!(live(&host), "2 a=1");
     assert!(exception_statuses(&host)[0].expired);
-    assert_eq!(used(&host).await, [""; 0]);
+    assert_eq!(exceptions_used(&host).await, [""; 0]);
     let applied = host
         .apply(&chain("b", "1"), "new.yaml", &application_by("ci"))
         .await
@@ -144,7 +150,7 @@ async fn exceptions_in_files_apply_to_chains_in_shared_stores() {
     memory.put("n/x", &bcs("x", "Application", "1"));
     scene.write("a.yaml", &exception("legacy", "[n/x/hook]", after(3_600_000)));
     let host = builder(&scene, &memory).build().await.unwrap();
-    assert_eq!(used_for(&host, "Application").await, ["n/x legacy"]);
+    assert_eq!(exceptions_used_for(&host, "Application").await, ["n/x legacy"]);
     memory.remove("n/x");
     host.reload().await.unwrap();
     assert_eq!(live(&host), "2");
@@ -152,7 +158,10 @@ async fn exceptions_in_files_apply_to_chains_in_shared_stores() {
     memory.put("n/x", &bcs("x", "Application", "2"));
     host.reload().await.unwrap();
     assert_eq!(
-        (used_for(&host, "Application").await, live(&host).as_str()),
+        (
+            exceptions_used_for(&host, "Application").await,
+            live(&host).as_str()
+        ),
         (vec!["n/x legacy".to_owned()], "3 n/x=2")
     );
 }

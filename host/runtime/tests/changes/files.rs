@@ -67,8 +67,8 @@ async fn a_file_is_read_only_after_it_is_written_completely() {
             assert!(live(&host).contains(" b="), "{}", live(&host));
             scene.write("ab.yaml", &both(path));
         };
-        let how = application_by("ci");
-        let (applied, ()) = tokio::join!(host.apply(&applied, "c", &how), completed);
+        let application = application_by("ci");
+        let (applied, ()) = tokio::join!(host.apply(&applied, "c", &application), completed);
         applied.unwrap();
         let expected = format!("{path} a={path} b={path} c={path}");
         assert_eq!(live(&host), expected);
@@ -180,7 +180,7 @@ async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() 
         assert!(!scene.chains().join("c.yaml").exists());
         drop(following);
         drop(host);
-        let host = restarted(&scene).await;
+        let host = restart(&scene).await;
         assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
         let _following = FollowTask::start(&host);
         if scene.chains().join("b.yaml").is_file() {
@@ -238,7 +238,7 @@ async fn a_file_that_is_configured_by_name_is_not_deleted() {
 }
 
 /// Starts a host again. Waits until the previous host has released the directory of the history.
-async fn restarted(scene: &ChangesScene) -> Host {
+async fn restart(scene: &ChangesScene) -> Host {
     for _ in 0..1200 {
         match scene.start().await {
             Err(Error::History(HistoryError::InUse { .. })) => {}

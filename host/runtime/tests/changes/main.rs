@@ -4,7 +4,6 @@
 #![allow(clippy::indexing_slicing, reason = "a missing row is a failed test")]
 #![allow(clippy::panic, reason = "a guest that is no module is a mistake in the test")]
 
-mod bad;
 mod disabled;
 mod evaluate;
 mod exceptions;
@@ -12,6 +11,7 @@ mod files;
 #[expect(dead_code, reason = "tests of the sandbox need more of it")]
 #[path = "../../../sandbox/tests/sandbox/guest.rs"]
 mod guest;
+mod invalid_definitions;
 mod memory_store;
 mod preparing;
 mod recording;
@@ -21,4 +21,4 @@ mod start;
 mod steering;
 mod stores;
 mod storing;
-mod together;
+mod waiting_tables;

@@ -25,7 +25,7 @@ struct Inner {
     state: Mutex<StoreState>,
     /// The number of changes to this store so far.
     version: watch::Sender<u64>,
-    read: AtomicU64,
+    last_read_version: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl MemoryStore {
             name,
             state: Mutex::default(),
             version: watch::Sender::new(1),
-            read: AtomicU64::new(0),
+            last_read_version: AtomicU64::new(0),
         }))
     }
 
@@ -95,8 +95,8 @@ impl MemoryStore {
         Path::new(&self.location()).join(name)
     }
 
-    fn happen(&self, what: impl FnOnce(&mut StoreState)) {
-        what(&mut self.0.state.lock().unwrap());
+    fn happen(&self, change: impl FnOnce(&mut StoreState)) {
+        change(&mut self.0.state.lock().unwrap());
         self.0.version.send_modify(|version| *version += 1);
     }
 
@@ -112,11 +112,11 @@ impl MemoryStore {
             return Err(self.unreachable());
         }
         let entry = |(path, text): (&PathBuf, &String)| {
-            let place = path.strip_prefix(self.location()).ok().map(|name| DefinitionId {
+            let id = path.strip_prefix(self.location()).ok().map(|name| DefinitionId {
                 kind: "admissionwebhook".to_owned(),
                 name: name.display().to_string(),
             });
-            DefinitionFile::entry(path, text, place)
+            DefinitionFile::entry(path, text, id)
         };
         Ok(state.texts.iter().map(entry).collect())
     }
@@ -139,7 +139,9 @@ impl DefinitionStore for MemoryStore {
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
-        self.0.read.store(*self.0.version.borrow(), Ordering::SeqCst);
+        self.0
+            .last_read_version
+            .store(*self.0.version.borrow(), Ordering::SeqCst);
         let (files, hold) = {
             let mut state = self.0.state.lock().unwrap();
             (self.files(&state), state.hold.take())
@@ -184,7 +186,7 @@ impl DefinitionStore for MemoryStore {
 
     async fn changed(&self) {
         let mut version = self.0.version.subscribe();
-        let is_new = |version: &u64| *version != self.0.read.load(Ordering::SeqCst);
+        let is_new = |version: &u64| *version != self.0.last_read_version.load(Ordering::SeqCst);
         version.wait_for(is_new).await.unwrap();
     }
 }

@@ -55,10 +55,10 @@ async fn until_building(host: &Host, is_building: bool) {
 
 /// Awaits an operation while the `configure` of some other plugin never returns. The operation must not wait for that
 /// plugin: the test fails if the operation takes too long.
-async fn soon<T>(what: &str, answer: impl Future<Output = Result<T, ChangeError>>) -> T {
+async fn soon<T>(operation: &str, answer: impl Future<Output = Result<T, ChangeError>>) -> T {
     match tokio::time::timeout(NEVER, answer).await {
         Ok(answer) => answer.unwrap(),
-        Err(_) => panic!("{what} waits for `configure`"),
+        Err(_) => panic!("{operation} waits for `configure`"),
     }
 }
 
@@ -73,8 +73,8 @@ async fn a_hanging_apply_delays_no_other_change() {
     };
     until_building(&host, true).await;
 
-    let tried = soon("a dry run", host.apply(&chain("c", "1"), "c", &dry_run())).await;
-    assert_eq!(tried.revision, 3);
+    let dry_run_change = soon("a dry run", host.apply(&chain("c", "1"), "c", &dry_run())).await;
+    assert_eq!(dry_run_change.revision, 3);
     soon(
         "an apply",
         host.apply(&chain("c", "1"), "c", &application_by("ops")),

@@ -93,13 +93,13 @@ pub(crate) fn live(host: &Host) -> String {
 }
 
 pub(crate) fn application_by(name: &str) -> Application {
-    let mut how = Application::default();
-    how.by = Some(name.to_owned());
-    how
+    let mut application = Application::default();
+    application.by = Some(name.to_owned());
+    application
 }
 
 pub(crate) fn dry_run() -> Application {
-    let mut how = Application::default();
-    how.dry_run = true;
-    how
+    let mut application = Application::default();
+    application.dry_run = true;
+    application
 }

@@ -35,10 +35,10 @@ async fn a_start_waits_until_a_file_is_written_completely() {
     let scene = ChangesScene::new();
     scene.write("ab.yaml", &format!("{}---\n{}", chain("a", "1"), chain("b", "1")));
     assert_eq!(live(&scene.start().await.unwrap()), "1 a=1 b=1");
-    let written = Instant::now();
+    let write_time = Instant::now();
     scene.write("ab.yaml", &chain("a", "1"));
     assert_eq!(live(&scene.start().await.unwrap()), "2 a=1");
-    assert!(written.elapsed() >= HOLD, "{:?}", written.elapsed());
+    assert!(write_time.elapsed() >= HOLD, "{:?}", write_time.elapsed());
 }
 
 #[tokio::test]
@@ -87,9 +87,9 @@ async fn a_history_directory_cannot_be_opened_by_two_hosts() {
     assert!(error.to_string().contains("in use by process"), "{error}");
 }
 
-/// Leaves three files as a crash in the middle of a change would leave them: the first `written` files have their new
+/// Leaves three files as a crash in the middle of a change would: the first `written_count` files have their new
 /// text already, and the others still have their old text.
-async fn interrupted(scene: &ChangesScene, written: usize) -> Vec<FileChange> {
+async fn interrupt_change(scene: &ChangesScene, written_count: usize) -> Vec<FileChange> {
     for name in ["a", "b"] {
         scene.write(&format!("{name}.yaml"), &chain(name, "1"));
     }
@@ -118,7 +118,7 @@ async fn interrupted(scene: &ChangesScene, written: usize) -> Vec<FileChange> {
     revision["pending"] = json!(changes);
     let revision = revision.to_string();
     fs::write(&path, format!("{}\n{revision}", Digest::of(&revision))).unwrap();
-    for change in &changes[written..] {
+    for change in &changes[written_count..] {
         match &change.before {
             Some(before) => fs::write(&change.path, before).unwrap(),
             None => fs::remove_file(&change.path).unwrap(),
@@ -129,24 +129,32 @@ async fn interrupted(scene: &ChangesScene, written: usize) -> Vec<FileChange> {
 
 #[tokio::test]
 async fn a_change_that_a_crash_interrupted_is_completed_at_the_next_start() {
-    for written in 0..=3 {
+    for written_count in 0..=3 {
         let scene = ChangesScene::new();
-        let changes = interrupted(&scene, written).await;
+        let changes = interrupt_change(&scene, written_count).await;
         let host = scene.start().await.unwrap();
-        assert_eq!(live(&host), "2 a=2 b=2 c=2", "{written}");
+        assert_eq!(live(&host), "2 a=2 b=2 c=2", "{written_count}");
         for change in &changes {
-            assert_eq!(fs::read_to_string(&change.path).ok(), change.after, "{written}");
+            assert_eq!(
+                fs::read_to_string(&change.path).ok(),
+                change.after,
+                "{written_count}"
+            );
         }
         drop(host);
         scene.write("b.yaml", &chain("b", "1"));
-        assert_eq!(live(&scene.start().await.unwrap()), "3 a=2 b=1 c=2", "{written}");
+        assert_eq!(
+            live(&scene.start().await.unwrap()),
+            "3 a=2 b=1 c=2",
+            "{written_count}"
+        );
     }
 }
 
 #[tokio::test]
 async fn an_interrupted_change_does_not_overwrite_later_changes() {
     let scene = ChangesScene::new();
-    interrupted(&scene, 1).await;
+    interrupt_change(&scene, 1).await;
     scene.write("b.yaml", &chain("b", "9"));
     assert_eq!(live(&scene.start().await.unwrap()), "3 a=2 b=9 c=2");
 }
@@ -154,7 +162,7 @@ async fn an_interrupted_change_does_not_overwrite_later_changes() {
 #[tokio::test]
 async fn a_start_that_cannot_complete_an_interrupted_change_fails_with_a_message() {
     let scene = ChangesScene::new();
-    interrupted(&scene, 1).await;
+    interrupt_change(&scene, 1).await;
     fs::create_dir(scene.chains().join("AdmissionChain-c.yaml")).unwrap();
     let error = scene.start().await.unwrap_err();
     assert!(

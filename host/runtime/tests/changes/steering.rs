@@ -16,9 +16,9 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
     assert_eq!(live(&host), "1 a=1");
 
     let text = format!("{}---\n{}", chain("a", "2"), chain("b", "1"));
-    let tried = host.apply(&text, "new.yaml", &dry_run()).await.unwrap();
-    assert!(tried.dry_run);
-    assert_eq!((live(&host).as_str(), tried.revision), ("1 a=1", 2));
+    let dry_run_change = host.apply(&text, "new.yaml", &dry_run()).await.unwrap();
+    assert!(dry_run_change.dry_run);
+    assert_eq!((live(&host).as_str(), dry_run_change.revision), ("1 a=1", 2));
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 
     let applied = host
@@ -38,7 +38,7 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
             ("AdmissionChain/b", AppliedEffect::Created),
         ]
     );
-    assert_eq!(applied.comparison, tried.comparison);
+    assert_eq!(applied.comparison, dry_run_change.comparison);
     assert_eq!(scene.read("a.yaml"), chain("a", "2"));
     assert_eq!(scene.read("AdmissionChain-b.yaml"), chain("b", "1"));
 

@@ -11,9 +11,9 @@ use crate::{
 };
 
 fn expecting(expected: ExpectedDefinitions) -> Application {
-    let mut how = Application::default();
-    how.expected = expected;
-    how
+    let mut application = Application::default();
+    application.expected = expected;
+    application
 }
 
 #[tokio::test]
@@ -142,14 +142,14 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     // stores.
     let orders = |order: &str| {
         let builder = Host::builder().history(&history);
-        order.chars().fold(builder, |builder, place| match place {
+        order.chars().fold(builder, |builder, source| match source {
             'f' => builder.definitions(&file),
             'd' => builder.definitions(scene.chains()),
             '1' => builder.definition_store(first.clone()),
             _ => builder.definition_store(second.clone()),
         })
     };
-    for (order, chain_goes, x_goes) in [
+    for (order, chain_destination, x_destination) in [
         ("d1", "AdmissionChain-b.yaml", "admissionwebhook-n-x.yaml"),
         ("1d", "AdmissionChain-b.yaml", "1"),
         ("f21d", "AdmissionChain-b.yaml", "2"),
@@ -157,12 +157,12 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
         ("f", "nowhere", "nowhere"),
     ] {
         let host = orders(order).build().await.unwrap();
-        let went = async |text: &str, file: &str, id: &str| {
+        let destination_of = async |text: &str, file: &str, id: &str| {
             if let Err(error) = host.apply(text, "new", &application_by("ci")).await {
                 assert!(error.to_string().contains("is new, and there is no"), "{error}");
                 return "nowhere".to_owned();
             }
-            let went = if scene.chains().join(file).exists() {
+            let destination = if scene.chains().join(file).exists() {
                 file.to_owned()
             } else if first.names().is_empty() {
                 "2".to_owned()
@@ -172,16 +172,16 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
             host.delete(&id.parse().unwrap(), &application_by("ci"))
                 .await
                 .unwrap();
-            went
+            destination
         };
         assert_eq!(
-            went(&chain("b", "1"), "AdmissionChain-b.yaml", "AdmissionChain/b").await,
-            chain_goes,
+            destination_of(&chain("b", "1"), "AdmissionChain-b.yaml", "AdmissionChain/b").await,
+            chain_destination,
             "{order}"
         );
         assert_eq!(
-            went(&x, "admissionwebhook-n-x.yaml", "admissionwebhook/n/x").await,
-            x_goes,
+            destination_of(&x, "admissionwebhook-n-x.yaml", "admissionwebhook/n/x").await,
+            x_destination,
             "{order}"
         );
     }

@@ -58,17 +58,17 @@ impl CallState {
         namespace: Option<String>,
         is_list: bool,
     ) -> wasmtime::Result<Option<String>> {
-        let Some(own) = self.grants.namespace.as_deref() else {
+        let Some(own_namespace) = self.grants.namespace.as_deref() else {
             return Ok(namespace);
         };
         match namespace {
-            None if is_list => Ok(Some(own.to_owned())),
-            Some(namespace) if namespace == own => Ok(Some(namespace)),
+            None if is_list => Ok(Some(own_namespace.to_owned())),
+            Some(namespace) if namespace == own_namespace => Ok(Some(namespace)),
             other => {
-                let place =
+                let namespace_text =
                     other.map_or_else(|| "no namespace".to_owned(), |other| format!("namespace {other}"));
                 Err(denied(format!(
-                    "the plugin reads `{kind}` in {place}; its chain may read only what is in the namespace {own}"
+                    "the plugin reads `{kind}` in {namespace_text}; its chain may read only what is in the namespace {own_namespace}"
                 )))
             }
         }
@@ -80,7 +80,7 @@ impl CallState {
     }
 
     fn granted_user(&self, user: Option<types::UserInfoResult>) -> wasmtime::Result<UserInfo> {
-        let missing = |kind: ClusterKind, who: &str| {
+        let permission_error = |kind: ClusterKind, who: &str| {
             denied(format!(
                 "the plugin asks what {who} may do without permission; add `{kind}` to `allow.cluster` of the stage"
             ))
@@ -92,9 +92,12 @@ impl CallState {
                 groups: user.groups,
                 extra: user.extra.into_iter().collect(),
             }),
-            Some(_) => Err(missing(ClusterKind::any_access(), "other users")),
+            Some(_) => Err(permission_error(ClusterKind::any_access(), "other users")),
             None if self.grants.own_access() => Ok(self.user.clone()),
-            None => Err(missing(ClusterKind::own_access(), "the user of the request")),
+            None => Err(permission_error(
+                ClusterKind::own_access(),
+                "the user of the request",
+            )),
         }
     }
 }
@@ -109,7 +112,7 @@ async fn ask<T>(
     }
 }
 
-async fn list_of(
+async fn list_objects(
     reader: RecordedCluster<'_>,
     kind: &ClusterKind,
     query: &ClusterQuery,
@@ -210,7 +213,7 @@ impl cluster::Host for CallState {
         query.namespace = self.granted_namespace(&kind, namespace, true)?;
         query.label_selector = label_selector;
         let reader = RecordedCluster::new(&*reader, self.recorder.as_ref());
-        Ok(match list_of(reader, &kind, &query, self.deadline).await {
+        Ok(match list_objects(reader, &kind, &query, self.deadline).await {
             Ok(page) => select(&page, &query.fields, self.deadline).await,
             Err(error) => Err(error),
         })
@@ -235,7 +238,7 @@ impl cluster::Host for CallState {
         query.limit = Some(NonZeroU32::new(request.limit).map_or(PAGE_MAX, |limit| limit.min(PAGE_MAX)));
         query.from = request.continue_;
         let reader = RecordedCluster::new(&*reader, self.recorder.as_ref());
-        let page = match list_of(reader, &kind, &query, self.deadline).await {
+        let page = match list_objects(reader, &kind, &query, self.deadline).await {
             Ok(page) => page,
             Err(error) => return Ok(Err(error)),
         };

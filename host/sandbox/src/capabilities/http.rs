@@ -50,11 +50,12 @@ impl http::Host for CallState {
         let Some(sender) = self.sandbox.config.http.clone() else {
             return Ok(Err(http::Error::Unavailable(NO_HTTP.to_owned())));
         };
-        let sent = format!("{} {origin}{}", request.method, request.url.path());
+        let request_line = format!("{} {origin}{}", request.method, request.url.path());
         let answer = request
             .send(grant, &*sender, self.recorder.as_ref(), self.deadline)
             .await;
-        self.log.sent(&sent, answer.as_ref().map(|answer| answer.status));
+        self.log
+            .log_request(&request_line, answer.as_ref().map(|answer| answer.status));
         move_if_long(answer.as_ref().map_or(0, |answer| answer.body.len())).await;
         match answer {
             Ok(answer) => Ok(Ok(http::Response {

@@ -26,7 +26,7 @@ pub(crate) struct CallLog(Arc<Mutex<GuestLines>>);
 struct GuestLines {
     plugin: Arc<str>,
     uid: Uid,
-    left: LogLimits,
+    remaining_limits: LogLimits,
     requests_left: u32,
     dropped: u64,
     is_closed: bool,
@@ -54,7 +54,7 @@ macro_rules! event {
     };
 }
 
-fn enabled(level: Level) -> bool {
+fn is_enabled(level: Level) -> bool {
     match level {
         Level::TRACE => tracing::enabled!(target: TARGET, Level::TRACE),
         Level::DEBUG => tracing::enabled!(target: TARGET, Level::DEBUG),
@@ -67,7 +67,7 @@ fn enabled(level: Level) -> bool {
 /// Returns whether a line of this level is stored with the decision. Lines for operators are stored even if the
 /// program's own log leaves out their level.
 fn is_kept(level: Level) -> bool {
-    level <= Level::INFO || enabled(level)
+    level <= Level::INFO || is_enabled(level)
 }
 
 fn keep(level: Level, context: &str, message: impl Into<String>) {
@@ -105,7 +105,7 @@ impl CallLog {
         Self(Arc::new(Mutex::new(GuestLines {
             plugin,
             uid,
-            left: limits,
+            remaining_limits: limits,
             requests_left: REQUESTS,
             dropped: 0,
             is_closed: false,
@@ -125,7 +125,7 @@ impl CallLog {
         }
     }
 
-    pub(crate) fn sent(&self, request: &str, status: Result<u16, &HttpError>) {
+    pub(crate) fn log_request(&self, request: &str, status: Result<u16, &HttpError>) {
         let mut lines = self.lines();
         if lines.is_closed {
             return;
@@ -199,14 +199,14 @@ impl GuestLines {
             return;
         }
         let size = context.len() + message.len();
-        if self.left.lines == 0 || self.left.bytes < size {
+        if self.remaining_limits.lines == 0 || self.remaining_limits.bytes < size {
             self.dropped += 1;
             // This line does not fit into the log. To avoid gaps, all later lines are dropped too, even shorter ones.
-            self.left.lines = 0;
+            self.remaining_limits.lines = 0;
             return;
         }
-        self.left.lines -= 1;
-        self.left.bytes -= size;
+        self.remaining_limits.lines -= 1;
+        self.remaining_limits.bytes -= size;
         keep(level, context, message);
         event!(
             level,
@@ -227,8 +227,8 @@ impl GuestLines {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         if stream == Stream::Err {
             self.tail.extend_from_slice(bytes);
-            let over = self.tail.len().saturating_sub(TAIL);
-            self.tail.drain(..over);
+            let excess = self.tail.len().saturating_sub(TAIL);
+            self.tail.drain(..excess);
         }
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let pending = self.pending(stream);

@@ -6,9 +6,9 @@ fn checked(text: &str) -> Result<(), Error> {
 
 fn refused(text: &str) -> (&'static str, u64) {
     match checked(text) {
-        Err(Error::TooComplex { what, count, limit }) => {
-            assert!(count > limit, "{count} {what}, {limit}");
-            (what, count)
+        Err(Error::TooComplex { items, count, limit }) => {
+            assert!(count > limit, "{count} {items}, {limit}");
+            (items, count)
         }
         other => panic!("{other:?}"),
     }
@@ -91,7 +91,7 @@ fn each_counted_item_has_a_limit() {
     let module = |text: &str| format!("(component (core module {text}))");
     let function = |text: &str| module(&format!("(func {text})"));
     let values = "i32 ".repeat(1_000);
-    let many = format!("(type $t (func (param {values}) (result {values})))");
+    let many_values_type = format!("(type $t (func (param {values}) (result {values})))");
     let type_levels = format!("{}{}", "(type (component ".repeat(25), "))".repeat(25));
     let cases = [
         (NESTING, nested(25, 1)),
@@ -137,19 +137,22 @@ fn each_counted_item_has_a_limit() {
         // gigabytes of memory.
         (
             function::VALUES,
-            module(&format!("{many} (func {})", "block (type $t) end ".repeat(3_000))),
+            module(&format!(
+                "{many_values_type} (func {})",
+                "block (type $t) end ".repeat(3_000)
+            )),
         ),
         (
             function::VALUES,
             module(&format!(
-                "{many} (func $f (type $t) {})",
+                "{many_values_type} (func $f (type $t) {})",
                 "call $f ".repeat(3_000)
             )),
         ),
         (
             function::VALUES,
             module(&format!(
-                "{many} (func (block (type $t) (br_table {} (i32.const 0))))",
+                "{many_values_type} (func (block (type $t) (br_table {} (i32.const 0))))",
                 "0 ".repeat(5_000)
             )),
         ),
@@ -175,7 +178,7 @@ fn each_counted_item_has_a_limit() {
         (
             function::ALL_VALUES,
             module(&format!(
-                "{many} {}",
+                "{many_values_type} {}",
                 format!("(func {})", "block (type $t) end ".repeat(90)).repeat(100)
             )),
         ),
@@ -193,8 +196,8 @@ fn definitions_of_a_component_are_counted_for_each_instance() {
             (import \"f\" (func $f)) {})",
         "(instance (instantiate $a (with \"f\" (func $f))))".repeat(200)
     );
-    let (what, count) = refused(&text);
-    assert_eq!(what, DEFINITIONS.0);
+    let (items, count) = refused(&text);
+    assert_eq!(items, DEFINITIONS.0);
     assert!((180_000..190_000).contains(&count), "{count}");
 }
 
@@ -217,7 +220,7 @@ fn nested_types_do_not_exhaust_the_stack() {
     module.extend(types);
     let refusal = check(&module);
     assert!(
-        matches!(refusal, Err(Error::TooComplex { what, .. }) if what == TYPE_NESTING.0),
+        matches!(refusal, Err(Error::TooComplex { items, .. }) if items == TYPE_NESTING.0),
         "{refusal:?}"
     );
 }
@@ -230,8 +233,12 @@ fn a_truncated_module_is_refused() {
     check(module).unwrap();
     // The module is cut off at each position, and most of the results are refused. A part that ends right after the
     // header or after a section is a complete component, and is not refused.
-    let refused = (9..module.len())
+    let refused_count = (9..module.len())
         .filter(|end| check(&module[..*end]).is_err())
         .count();
-    assert!(refused > module.len() / 2, "{refused} of {}", module.len());
+    assert!(
+        refused_count > module.len() / 2,
+        "{refused_count} of {}",
+        module.len()
+    );
 }

@@ -18,7 +18,7 @@ const RESERVED: &str = "kubewarden_internal_";
 const ENTRIES: usize = 1024;
 const BYTES: usize = 1 << 20;
 
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The values that a policy has stored, until they expire.
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub(crate) struct PolicyCache(Mutex<HashMap<String, CachedValue>>);
 
 struct CachedValue {
     value: Arc<[u8]>,
-    until: Instant,
+    expires_at: Instant,
 }
 
 #[derive(Serialize)]
@@ -54,27 +54,29 @@ impl PolicyCache {
     pub(super) fn set(&self, payload: &[u8], now: Instant) -> Answer {
         let Set { key, value, ttl } = parse(payload)?;
         let size = key.len().saturating_add(value.len());
-        let refused = if key.starts_with(RESERVED) {
+        let problem = if key.starts_with(RESERVED) {
             Some(format!("keys that begin with `{RESERVED}` are reserved"))
         } else if size > BYTES {
             Some(format!("key and value have {size} bytes; the limit is {BYTES}"))
         } else {
-            let until = now + Duration::from_secs(ttl).min(LONGEST);
+            let expires_at = now + Duration::from_secs(ttl).min(LIFETIME_MAX);
             let value = value.into();
-            self.keep(key, CachedValue { value, until }, now);
+            self.keep(key, CachedValue { value, expires_at }, now);
             None
         };
-        let code = u8::from(refused.is_some());
-        let answer = json!({"code": code, "message": refused.unwrap_or_else(|| "ok".to_owned())});
+        let code = u8::from(problem.is_some());
+        let answer = json!({"code": code, "message": problem.unwrap_or_else(|| "ok".to_owned())});
         Ok(answer.to_string().into_bytes())
     }
 
     pub(super) fn get(&self, payload: &[u8], now: Instant) -> Answer {
         let CacheGet { key } = parse(payload)?;
         let value = {
-            let kept = self.0.lock();
-            let found = kept.get(&key).filter(|kept| now < kept.until);
-            found.map(|kept| Arc::clone(&kept.value))
+            let entries = self.0.lock();
+            let entry = entries
+                .get(&key)
+                .filter(|cached_value| now < cached_value.expires_at);
+            entry.map(|cached_value| Arc::clone(&cached_value.value))
         };
         let answer = CacheAnswer {
             code: 0,
@@ -86,23 +88,25 @@ impl PolicyCache {
 
     /// If the cache is full, the values that would expire first are removed.
     fn keep(&self, key: String, value: CachedValue, now: Instant) {
-        let mut kept = self.0.lock();
-        kept.insert(key, value);
-        let size = |(key, kept): (&String, &CachedValue)| key.len() + kept.value.len();
-        let mut bytes: usize = kept.iter().map(size).sum();
-        if kept.len() <= ENTRIES && bytes <= BYTES {
+        let mut entries = self.0.lock();
+        entries.insert(key, value);
+        let size = |(key, cached_value): (&String, &CachedValue)| key.len() + cached_value.value.len();
+        let mut bytes: usize = entries.iter().map(size).sum();
+        if entries.len() <= ENTRIES && bytes <= BYTES {
             return;
         }
-        kept.retain(|_, kept| now < kept.until);
-        bytes = kept.iter().map(size).sum();
-        let mut order: Vec<(Instant, String)> =
-            kept.iter().map(|(key, kept)| (kept.until, key.clone())).collect();
-        order.sort_unstable();
-        for (_, key) in order {
-            if kept.len() <= ENTRIES && bytes <= BYTES {
+        entries.retain(|_, cached_value| now < cached_value.expires_at);
+        bytes = entries.iter().map(size).sum();
+        let mut expirations: Vec<(Instant, String)> = entries
+            .iter()
+            .map(|(key, cached_value)| (cached_value.expires_at, key.clone()))
+            .collect();
+        expirations.sort_unstable();
+        for (_, key) in expirations {
+            if entries.len() <= ENTRIES && bytes <= BYTES {
                 return;
             }
-            if let Some(removed) = kept.remove(&key) {
+            if let Some(removed) = entries.remove(&key) {
                 bytes -= key.len() + removed.value.len();
             }
         }
@@ -141,7 +145,7 @@ mod tests {
         set(&cache, "now", b"1", 0, now);
         assert_eq!(get(&cache, "now", now), miss);
         set(&cache, "ever", b"1", u64::MAX, now);
-        assert_eq!(get(&cache, "ever", now + LONGEST), miss);
+        assert_eq!(get(&cache, "ever", now + LIFETIME_MAX), miss);
         let refused = set(&cache, "kubewarden_internal_a", b"1", 10, now);
         assert_eq!(refused["code"], 1);
         assert_eq!(get(&cache, "kubewarden_internal_a", now), miss);

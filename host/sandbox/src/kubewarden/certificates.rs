@@ -57,8 +57,8 @@ enum CertificateEncoding {
 }
 
 pub(super) fn is_trusted(payload: &[u8], now: SystemTime, deadline: Deadline) -> Answer {
-    let wrong = problem(&parse(payload)?, now, deadline)?;
-    let answer = json!({"trusted": wrong.is_none(), "reason": wrong.unwrap_or_default()});
+    let reason = problem(&parse(payload)?, now, deadline)?;
+    let answer = json!({"trusted": reason.is_none(), "reason": reason.unwrap_or_default()});
     Ok(answer.to_string().into_bytes())
 }
 
@@ -77,7 +77,7 @@ fn problem(
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs();
-    let at = match &question.not_after {
+    let checked_at = match &question.not_after {
         None => now,
         Some(text) => {
             let time = OffsetDateTime::parse(text, &Rfc3339)
@@ -108,31 +108,31 @@ fn problem(
     };
     let anchors = [anchor_from_trusted_cert(root)
         .map_err(|error| format!("the last certificate of the chain is not valid: {error}"))?];
-    let steps = CheckBudget {
-        left: AtomicU32::new(STEPS),
+    let budget = CheckBudget {
+        checks_left: AtomicU32::new(STEPS),
         deadline,
     };
-    let counted: Vec<_> = ALL_VERIFICATION_ALGS
+    let counted_algorithms: Vec<_> = ALL_VERIFICATION_ALGS
         .iter()
-        .map(|algorithm| CountedCheck(*algorithm, &steps))
+        .map(|algorithm| CountedCheck(*algorithm, &budget))
         .collect();
-    let algorithms: Vec<_> = counted
+    let algorithms: Vec<_> = counted_algorithms
         .iter()
-        .map(|counted| counted as &dyn SignatureVerificationAlgorithm)
+        .map(|check| check as &dyn SignatureVerificationAlgorithm)
         .collect();
-    let verified = leaf.verify_for_usage(
+    let verification = leaf.verify_for_usage(
         &algorithms,
         &anchors,
         intermediates,
-        UnixTime::since_unix_epoch(Duration::from_secs(at)),
-        CountedCheck(KeyUsage::required(CODE_SIGNING), &steps),
+        UnixTime::since_unix_epoch(Duration::from_secs(checked_at)),
+        CountedCheck(KeyUsage::required(CODE_SIGNING), &budget),
         None,
         None,
     );
-    match verified {
+    match verification {
         Ok(_) => Ok(None),
         Err(_) if deadline.has_passed() => Err("the chain was not verified in time".to_owned()),
-        Err(_) if steps.are_used_up() => Err(format!(
+        Err(_) if budget.is_used_up() => Err(format!(
             "the chain has too many paths: none of those within {STEPS} certificates and signatures leads to the \
              certificate. Leave out certificates with the same name"
         )),
@@ -144,7 +144,7 @@ fn problem(
 
 #[derive(Debug)]
 struct CheckBudget {
-    left: AtomicU32,
+    checks_left: AtomicU32,
     deadline: Deadline,
 }
 
@@ -152,14 +152,14 @@ impl CheckBudget {
     /// Takes one check from the budget. Returns false if the budget is used up or the deadline has passed, so that the
     /// verification stops.
     fn take(&self) -> bool {
-        let fewer = |left: u32| left.checked_sub(1).filter(|_| !self.deadline.has_passed());
-        self.left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer)
+        let take_one = |checks_left: u32| checks_left.checked_sub(1).filter(|_| !self.deadline.has_passed());
+        self.checks_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one)
             .is_ok()
     }
 
-    fn are_used_up(&self) -> bool {
-        self.left.load(Ordering::Relaxed) == 0
+    fn is_used_up(&self) -> bool {
+        self.checks_left.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -168,8 +168,8 @@ struct CountedCheck<'a, T>(T, &'a CheckBudget);
 
 impl ExtendedKeyUsageValidator for CountedCheck<'_, KeyUsage> {
     fn validate(&self, purposes: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
-        let Self(usage, steps) = self;
-        if steps.take() {
+        let Self(usage, budget) = self;
+        if budget.take() {
             usage.validate(purposes)
         } else {
             // This error ends webpki's search. With another error, webpki would go on and try other paths.
@@ -185,8 +185,8 @@ impl SignatureVerificationAlgorithm for CountedCheck<'_, &dyn SignatureVerificat
         message: &[u8],
         signature: &[u8],
     ) -> Result<(), InvalidSignature> {
-        let Self(algorithm, steps) = self;
-        if steps.take() {
+        let Self(algorithm, budget) = self;
+        if budget.take() {
             algorithm.verify_signature(public_key, message, signature)
         } else {
             Err(InvalidSignature)

@@ -102,8 +102,8 @@ async fn answer(
 async fn is_trusted(deadline: Deadline, payload: Vec<u8>) -> wasmtime::Result<Answer> {
     move_to_long_work_thread().await;
     let verify = move || certificates::is_trusted(&payload, Moment::now().0, deadline);
-    let verified = offload(usize::MAX, deadline, verify).await;
-    verified.map_err(|failure| Violation::error(failure.kind, failure.message))
+    let verification = offload(usize::MAX, deadline, verify).await;
+    verification.map_err(|failure| Violation::error(failure.kind, failure.message))
 }
 
 pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
@@ -112,8 +112,8 @@ pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
 
 fn log(state: &CallState, payload: &[u8]) {
     // An event of more than `QUESTION` bytes does not fit into the log. It is not parsed, and counts as a dropped line.
-    let whole = Some(payload).filter(|payload| payload.len() <= QUESTION);
-    let event = whole.and_then(|whole| serde_json::from_slice::<Map<String, Value>>(whole).ok());
+    let short_payload = Some(payload).filter(|payload| payload.len() <= QUESTION);
+    let event = short_payload.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(bytes).ok());
     let Some(mut event) = event else {
         state
             .log
@@ -132,8 +132,8 @@ fn log(state: &CallState, payload: &[u8]) {
         _ => Level::INFO,
     };
     let mut message = text("message");
-    for place in ["file", "line", "column"] {
-        event.remove(place);
+    for location_key in ["file", "line", "column"] {
+        event.remove(location_key);
     }
     if !event.is_empty() {
         message += &format!(" {}", Value::Object(event));
@@ -151,12 +151,12 @@ struct GetRequest {
 }
 
 async fn get_resource(state: &mut CallState, get: GetRequest) -> wasmtime::Result<Answer> {
-    let what = format!("{}/{} `{}`", get.api_version, get.kind, get.name);
+    let object_name = format!("{}/{} `{}`", get.api_version, get.kind, get.name);
     let namespace = get.namespace.filter(|namespace| !namespace.is_empty());
-    let found = cluster::Host::get(state, get.api_version, get.kind, namespace, get.name).await?;
-    Ok(match found {
+    let response = cluster::Host::get(state, get.api_version, get.kind, namespace, get.name).await?;
+    Ok(match response {
         Ok(Some(object)) => keep_fields(object, get.field_masks.as_deref()).map(String::into_bytes),
-        Ok(None) => Err(format!("{what} does not exist")),
+        Ok(None) => Err(format!("{object_name} does not exist")),
         Err(error) => Err(explain(error)),
     })
 }
@@ -178,14 +178,14 @@ async fn list_resources(state: &mut CallState, list: ListRequest) -> wasmtime::R
     };
     let (api_version, kind) = (list.api_version.clone(), format!("{}List", list.kind));
     let labels = list.label_selector.unwrap_or_default();
-    let found = cluster::Host::list(state, list.api_version, list.kind, list.namespace, labels).await?;
-    let found = match found {
-        Ok(found) => found,
+    let response = cluster::Host::list(state, list.api_version, list.kind, list.namespace, labels).await?;
+    let objects = match response {
+        Ok(objects) => objects,
         Err(error) => return Ok(Err(explain(error))),
     };
     let mut items = Vec::new();
     let mut pace = SearchPace::new(state.deadline);
-    for item in found {
+    for item in objects {
         if let Err(error) = pace.before(&item).await {
             return Ok(Err(explain(error)));
         }
@@ -238,14 +238,14 @@ async fn can_i(state: &mut CallState, question: CanIRequest) -> wasmtime::Result
         groups: groups.unwrap_or_default(),
         extra: Vec::new(),
     };
-    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());
     let action = cluster::Action::Resource(cluster::ResourceAction {
         verb: action.verb,
         group: action.group.unwrap_or_default(),
         resource: action.resource,
-        subresource: given(action.subresource),
-        namespace: given(action.namespace),
-        name: given(action.name),
+        subresource: non_empty(action.subresource),
+        namespace: non_empty(action.namespace),
+        name: non_empty(action.name),
     });
     Ok(match cluster::Host::can_i(state, action, Some(user)).await? {
         Ok(access) => Ok(serde_json::to_vec(&json!({
@@ -269,18 +269,20 @@ async fn look_up(state: &mut CallState, host: &str) -> wasmtime::Result<Answer> 
     if state.preparing {
         return Ok(Err(PREPARING.to_owned()));
     }
-    let is_of = |origin: &HttpOrigin| {
-        Url::parse(origin.as_str())
-            .is_ok_and(|url| url.host_str().is_some_and(|of| of.eq_ignore_ascii_case(host)))
+    let has_host = |origin: &HttpOrigin| {
+        Url::parse(origin.as_str()).is_ok_and(|url| {
+            url.host_str()
+                .is_some_and(|url_host| url_host.eq_ignore_ascii_case(host))
+        })
     };
-    if !state.grants.http.iter().any(|grant| is_of(&grant.origin)) {
+    if !state.grants.http.iter().any(|grant| has_host(&grant.origin)) {
         return Err(denied(format!(
             "the policy looks up the addresses of `{host}` without permission; add `https://{host}` to `allow.http` of \
              the stage"
         )));
     }
-    let found = timeout_at(state.deadline.instant(), lookup_host((host, 443))).await;
-    Ok(match found {
+    let lookup = timeout_at(state.deadline.instant(), lookup_host((host, 443))).await;
+    Ok(match lookup {
         Ok(Ok(addresses)) => {
             let addresses: Vec<String> = addresses.map(|address| address.ip().to_string()).collect();
             Ok(serde_json::to_vec(&BTreeMap::from([("ips", addresses)]))?)
@@ -292,8 +294,8 @@ async fn look_up(state: &mut CallState, host: &str) -> wasmtime::Result<Answer> 
 
 fn explain(error: cluster::Error) -> String {
     match error {
-        cluster::Error::Unavailable(why) => format!("the control plane is not available: {why}"),
+        cluster::Error::Unavailable(reason) => format!("the control plane is not available: {reason}"),
         cluster::Error::Timeout => "the control plane did not answer in time".to_owned(),
-        cluster::Error::Refused(why) => format!("the control plane refused: {why}"),
+        cluster::Error::Refused(reason) => format!("the control plane refused: {reason}"),
     }
 }

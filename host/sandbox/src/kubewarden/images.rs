@@ -148,7 +148,7 @@ fn read_first_version(payload: &[u8]) -> Result<Verification, String> {
     }
 }
 
-fn read(operation: ImageOperation, payload: &[u8]) -> Result<(String, Signers), String> {
+fn parse_request(operation: ImageOperation, payload: &[u8]) -> Result<(String, Signers), String> {
     let verification = match operation {
         ImageOperation::VerifyV1 => read_first_version(payload)?,
         ImageOperation::VerifyV2 => parse(payload)?,
@@ -163,7 +163,7 @@ fn read(operation: ImageOperation, payload: &[u8]) -> Result<(String, Signers), 
     Ok((verification.image, signers))
 }
 
-fn number_of(signers: &Signers) -> usize {
+fn signer_count(signers: &Signers) -> usize {
     let authorities = signers.all.iter().map(|signer| match signer {
         Signer::Certificate { chain, .. } => chain.as_ref().map_or(0, Vec::len),
         Signer::Key(_) | Signer::Identity { .. } => 0,
@@ -179,14 +179,14 @@ pub(super) async fn answer(
     if state.preparing {
         return Ok(Err(PREPARING.to_owned()));
     }
-    let (name, signers) = match read(operation, payload) {
-        Ok((_, signers)) if number_of(&signers) > SIGNERS => {
-            let number = number_of(&signers);
+    let (name, signers) = match parse_request(operation, payload) {
+        Ok((_, signers)) if signer_count(&signers) > SIGNERS => {
+            let number = signer_count(&signers);
             return Ok(Err(format!(
                 "the request names {number} keys, identities and authorities; the limit is {SIGNERS}"
             )));
         }
-        Ok(read) => read,
+        Ok(request) => request,
         Err(error) => return Ok(Err(error)),
     };
     let image = match full_name(&name).parse::<OciReference>() {
@@ -228,9 +228,9 @@ async fn ask(
         ImageOperation::Manifest => reader.manifest(image).await?.json.get().as_bytes().to_vec(),
         ImageOperation::Configuration => {
             let (manifest, configuration) = reader.configuration(image).await?;
-            let named: [(&str, &Arc<RawValue>); 2] =
+            let named_parts: [(&str, &Arc<RawValue>); 2] =
                 [("manifest", &manifest.json), ("config", &configuration)];
-            let parts = named.map(|(name, part)| format!("\"{name}\":{},", part.get()));
+            let parts = named_parts.map(|(name, part)| format!("\"{name}\":{},", part.get()));
             format!("{{{}\"digest\":\"{}\"}}", parts.concat(), manifest.digest).into_bytes()
         }
     })
@@ -310,13 +310,13 @@ mod tests {
                 BTreeMap::new(),
             ),
         ] {
-            let (image, signers) = read(operation, payload.to_string().as_bytes()).unwrap();
+            let (image, signers) = parse_request(operation, payload.to_string().as_bytes()).unwrap();
             assert_eq!(image, "a");
             assert_eq!(signers, Signers { all, annotations }, "{payload}");
         }
         let certificate = json!({"type": "SigstoreCertificateVerify", "image": "a", "certificate": [255],
             "require_rekor_bundle": true});
-        let error = read(ImageOperation::VerifyV2, certificate.to_string().as_bytes()).unwrap_err();
+        let error = parse_request(ImageOperation::VerifyV2, certificate.to_string().as_bytes()).unwrap_err();
         assert!(error.contains("not PEM"), "{error}");
     }
 }

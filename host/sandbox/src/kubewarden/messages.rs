@@ -130,14 +130,14 @@ mod tests {
     fn a_policys_answer_becomes_a_verdict() {
         let same = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"n","name":"a"}}"#;
         let changed = same.replace("\"a\"", "\"b\"");
-        let with = |object: &str| format!(r#"{{"accepted":true,"mutated_object":{object}}}"#);
+        let answer_with = |object: &str| format!(r#"{{"accepted":true,"mutated_object":{object}}}"#);
         for (answer, mutates, expected) in [
             (r#"{"accepted":true}"#.to_owned(), false, Ok("allow".to_owned())),
-            (with("null"), false, Ok("allow".to_owned())),
-            (with(same), false, Ok("allow".to_owned())),
-            (with(&changed), true, Ok(format!("replace {changed}"))),
-            (with(&changed), false, Err("does not say `mutating: true`")),
-            (with("[]"), false, Err("does not say `mutating: true`")),
+            (answer_with("null"), false, Ok("allow".to_owned())),
+            (answer_with(same), false, Ok("allow".to_owned())),
+            (answer_with(&changed), true, Ok(format!("replace {changed}"))),
+            (answer_with(&changed), false, Err("does not say `mutating: true`")),
+            (answer_with("[]"), false, Err("does not say `mutating: true`")),
             (
                 r#"{"accepted":false,"message":"no","code":422}"#.to_owned(),
                 false,
@@ -169,13 +169,15 @@ mod tests {
                 });
             match (result, expected) {
                 (Ok(verdict), Ok(expected)) => assert_eq!(verdict, expected, "{answer}"),
-                (Err(error), Err(says)) => assert!(error.to_string().contains(says), "{error} of {answer}"),
+                (Err(error), Err(message)) => {
+                    assert!(error.to_string().contains(message), "{error} of {answer}")
+                }
                 (result, expected) => panic!("{result:?} instead of {expected:?} of {answer}"),
             }
         }
         let mut deletion = pod();
         deletion.object = None;
-        let error = response(with(&changed).as_bytes(), &deletion, true).unwrap_err();
+        let error = response(answer_with(&changed).as_bytes(), &deletion, true).unwrap_err();
         assert!(error.to_string().contains("the request has none"), "{error}");
     }
 

@@ -171,12 +171,12 @@ async fn snapshot(
     let mut reader = PolicyInstanceReader {
         store,
         instance,
-        kept: KeptMemory::default(),
-        missing: None,
+        snapshot_memory: KeptMemory::default(),
+        missing_name: None,
     };
     let snapshot = wizer.snapshot(context, &mut reader).await;
-    reader.kept.check()?;
-    Ok(match reader.missing {
+    reader.snapshot_memory.check()?;
+    Ok(match reader.missing_name {
         None => snapshot.map_err(|error| chain(&error)),
         Some(name) => Err(format!("`{name}` cannot be read")),
     })
@@ -185,9 +185,9 @@ async fn snapshot(
 struct PolicyInstanceReader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
-    kept: KeptMemory,
+    snapshot_memory: KeptMemory,
     /// The first memory or global that could not be read. If there is one, the snapshot is discarded.
-    missing: Option<String>,
+    missing_name: Option<String>,
 }
 
 impl InstanceState for PolicyInstanceReader<'_> {
@@ -200,7 +200,7 @@ impl InstanceState for PolicyInstanceReader<'_> {
             Some(wasmtime::Val::F64(value)) => SnapshotVal::F64(value),
             Some(wasmtime::Val::V128(value)) => SnapshotVal::V128(value.as_u128()),
             _ => {
-                self.missing.get_or_insert_with(|| name.to_owned());
+                self.missing_name.get_or_insert_with(|| name.to_owned());
                 SnapshotVal::I32(0)
             }
         }
@@ -208,9 +208,9 @@ impl InstanceState for PolicyInstanceReader<'_> {
 
     async fn memory_contents(&mut self, name: &str, contents: impl FnOnce(&[u8]) + Send) {
         match self.instance.get_memory(&mut *self.store, name) {
-            Some(memory) => contents(self.kept.part(name, memory.data(&*self.store))),
+            Some(memory) => contents(self.snapshot_memory.part(name, memory.data(&*self.store))),
             None => {
-                self.missing.get_or_insert_with(|| name.to_owned());
+                self.missing_name.get_or_insert_with(|| name.to_owned());
                 contents(&[]);
             }
         }

@@ -242,14 +242,14 @@ fn put_texts(
 
 /// Returns the time of a clock in nanoseconds. `elapsed` is the time since the start of the call.
 fn clock_time(clock: u32, elapsed: Duration) -> Result<u64, Errno> {
-    let since = match clock {
+    let time = match clock {
         0 => Moment::now().0.duration_since(UNIX_EPOCH).unwrap_or_default(),
         // Clock 1 is monotonic, and starts with the call. Clocks 2 and 3 should measure processor time, but they get
         // the same value as clock 1, which is simpler.
         1..=3 => elapsed,
         _ => return Err(INVALID),
     };
-    Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn answer(guest: &mut PolicyCaller<'_>, value: Result<u64, Errno>, at: At) -> wasmtime::Result<Errno> {
@@ -332,19 +332,19 @@ async fn poll(
     subscriptions: At,
     events: At,
     count: u32,
-    written: At,
+    event_count_address: At,
 ) -> wasmtime::Result<Errno> {
     if count == 0 || count > VECTORS_MAX {
         return Ok(INVALID);
     }
     let (memory, state) = parts(guest)?;
-    let mut occurs = Vec::new();
+    let mut waits = Vec::new();
     for index in 0..count {
-        let at = subscriptions.saturating_add(index * SUBSCRIPTION);
-        let record = slice(memory, at, SUBSCRIPTION)?;
-        let word = |at: usize| {
+        let address = subscriptions.saturating_add(index * SUBSCRIPTION);
+        let record = slice(memory, address, SUBSCRIPTION)?;
+        let word = |offset: usize| {
             record
-                .get(at..)
+                .get(offset..)
                 .and_then(<[u8]>::first_chunk)
                 .map_or(0, |word| u64::from_le_bytes(*word))
         };
@@ -361,22 +361,22 @@ async fn poll(
             }
             _ => Duration::ZERO,
         };
-        occurs.push((wait, word(0), kind));
+        waits.push((wait, word(0), kind));
     }
-    let first = occurs.iter().map(|(wait, ..)| *wait).min().unwrap_or_default();
-    if !first.is_zero() {
+    let shortest_wait = waits.iter().map(|(wait, ..)| *wait).min().unwrap_or_default();
+    if !shortest_wait.is_zero() {
         // If the deadline of the call passes during this wait, the call is ended here.
-        tokio::time::sleep(first).await;
+        tokio::time::sleep(shortest_wait).await;
     }
     let (memory, _) = parts(guest)?;
-    let mut occurred = 0_u32;
-    for (_, user_data, kind) in occurs.iter().filter(|(wait, ..)| *wait <= first) {
+    let mut occurred_count = 0_u32;
+    for (_, user_data, kind) in waits.iter().filter(|(wait, ..)| *wait <= shortest_wait) {
         let mut event = [0; EVENT as usize];
         event[..8].copy_from_slice(&user_data.to_le_bytes());
         event[10] = *kind;
-        put(memory, events.saturating_add(occurred * EVENT), &event)?;
-        occurred += 1;
+        put(memory, events.saturating_add(occurred_count * EVENT), &event)?;
+        occurred_count += 1;
     }
-    put(memory, written, &occurred.to_le_bytes())?;
+    put(memory, event_count_address, &occurred_count.to_le_bytes())?;
     Ok(SUCCESS)
 }

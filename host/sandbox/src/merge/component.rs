@@ -15,71 +15,71 @@ use super::{
 impl ParsedComponent<'_> {
     pub(super) fn encode(&self, levels: &[Vec<usize>]) -> Option<Vec<u8>> {
         let mut component = wasm_encoder::Component::new();
-        let mut placed = NewIndices::new(&self.items);
-        for kept in &self.before {
-            kept.encode(&mut component, &mut placed)?;
+        let mut indices = NewIndices::new(&self.items);
+        for part in &self.before {
+            part.encode(&mut component, &mut indices)?;
         }
-        let wanted = self.wanted()?;
-        let last = self.canonicals.iter().map(|canonical| canonical.level + 1);
-        for level in 0..last.max().unwrap_or(0).max(levels.len()) {
+        let needed_items = self.needed_items()?;
+        let level_ends = self.canonicals.iter().map(|canonical| canonical.level + 1);
+        for level in 0..level_ends.max().unwrap_or(0).max(levels.len()) {
             let mut functions = CanonicalFunctionSection::new();
             for (number, canonical) in self.canonicals.iter().enumerate() {
                 if canonical.level == level {
                     let function = canonical.function.clone();
-                    placed.parse_component_canonical(&mut functions, function).ok()?;
-                    placed.add_item(Kind::Function, Item::Canonical(number));
+                    indices.parse_component_canonical(&mut functions, function).ok()?;
+                    indices.add_item(Kind::Function, Item::Canonical(number));
                 }
             }
             component.section(&functions);
             let Some(numbers) = levels.get(level).filter(|numbers| !numbers.is_empty()) else {
                 continue;
             };
-            let selected = wanted.iter().filter(|(_, item)| match item {
+            let selected = needed_items.iter().filter(|(_, item)| match item {
                 Item::Canonical(_) => false,
                 Item::Defined { core_module, .. } => numbers.contains(core_module),
             });
             let exports: Vec<_> = selected.copied().collect();
             let merged = MergedModule::merge(&self.core_modules, numbers, &exports)?;
-            placed.instantiate(&mut component, &merged, &exports)?;
+            indices.instantiate(&mut component, &merged, &exports)?;
         }
-        for kept in &self.after {
-            kept.encode(&mut component, &mut placed)?;
+        for part in &self.after {
+            part.encode(&mut component, &mut indices)?;
         }
         Some(component.finish())
     }
 
-    fn wanted(&self) -> Option<Vec<(Kind, Item)>> {
-        let mut wanted = Vec::new();
+    fn needed_items(&self) -> Option<Vec<(Kind, Item)>> {
+        let mut items = Vec::new();
         for core_module in &self.core_modules {
             let imports = core_module
                 .imports
                 .iter()
                 .filter(|(_, item, _)| self.level(*item) != Some(core_module.level));
-            wanted.extend(imports.map(|(kind, item, _)| (*kind, *item)));
+            items.extend(imports.map(|(kind, item, _)| (*kind, *item)));
         }
-        let lifts = self.after.iter().filter_map(|kept| match kept {
+        let lifts = self.after.iter().filter_map(|part| match part {
             OtherPart::Lifts(lifts) => Some(lifts),
             _ => None,
         });
         let canonicals = self.canonicals.iter().map(|canonical| &canonical.function);
         for function in canonicals.chain(lifts.flatten()) {
-            wanted.extend(self.needs(function)?);
+            items.extend(self.needs(function)?);
         }
-        let mut known = HashSet::new();
-        wanted.retain(|wanted| known.insert(*wanted));
-        Some(wanted)
+        let mut unique_items = HashSet::new();
+        items.retain(|needed_item| unique_items.insert(*needed_item));
+        Some(items)
     }
 }
 
 impl OtherPart<'_> {
-    fn encode(&self, component: &mut wasm_encoder::Component, placed: &mut NewIndices<'_>) -> Option<()> {
+    fn encode(&self, component: &mut wasm_encoder::Component, indices: &mut NewIndices<'_>) -> Option<()> {
         match self {
             Self::Section(raw) => component.section(raw),
             Self::Aliases(aliases) => component.section(aliases),
             Self::Lifts(lifts) => {
                 let mut functions = CanonicalFunctionSection::new();
                 for lift in lifts {
-                    placed
+                    indices
                         .parse_component_canonical(&mut functions, lift.clone())
                         .ok()?;
                 }

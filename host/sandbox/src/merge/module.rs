@@ -44,12 +44,12 @@ impl MergedModule {
             sections.exports.export(&name.to_string(), (*kind).into(), index);
         }
         for (number, core_module) in &core_modules {
-            let mut renumbered = IndexTranslation {
+            let mut translation = IndexTranslation {
                 indices: &indices,
                 number: *number,
                 core_module,
             };
-            sections.add(&mut renumbered, &imports, &reachable).ok()?;
+            sections.add(&mut translation, &imports, &reachable).ok()?;
         }
         Some(Self {
             bytes: sections.finish(),
@@ -234,12 +234,15 @@ impl Reencode for IndexTranslation<'_> {
         let segments = &self.core_module.data;
         let segment = segments.get(index as usize).ok_or(Error::UserError(()))?;
         let passive = is_passive(&segment.kind);
-        let before = segments.iter().take(index as usize);
-        let place = before
-            .filter(|before| is_passive(&before.kind) == passive)
+        let preceding = segments.iter().take(index as usize);
+        let segment_count = preceding
+            .filter(|preceding_segment| is_passive(&preceding_segment.kind) == passive)
             .count();
-        let place = count(place).ok_or(Error::UserError(()))?;
-        self.add(place, |first| if passive { first.data.0 } else { first.data.1 })
+        let position = count(segment_count).ok_or(Error::UserError(()))?;
+        self.add(
+            position,
+            |first| if passive { first.data.0 } else { first.data.1 },
+        )
     }
 
     fn tag_index(&mut self, _: u32) -> Result<u32, Error<()>> {
@@ -307,47 +310,47 @@ impl<'a> ModuleSections<'a> {
     /// are left out, as are functions that cannot be reached.
     fn add(
         &mut self,
-        renumbered: &mut IndexTranslation<'a>,
+        translation: &mut IndexTranslation<'a>,
         imports: &[(Kind, Item)],
         reachable: &HashSet<Item>,
     ) -> Result<(), Error<()>> {
-        let core_module = renumbered.core_module;
+        let core_module = translation.core_module;
         for group in &core_module.types {
-            renumbered.parse_recursive_type_group(self.types.ty(), group.clone())?;
+            translation.parse_recursive_type_group(self.types.ty(), group.clone())?;
         }
         for (kind, item, ty) in &core_module.imports {
             let name = self.imports.len();
             if imports.get(name as usize) == Some(&(*kind, *item)) {
-                let ty: EntityType = renumbered.entity_type(*ty)?;
+                let ty: EntityType = translation.entity_type(*ty)?;
                 self.imports.import(IMPORTS, &name.to_string(), ty);
             }
         }
         for ty in &core_module.functions {
-            self.functions.function(renumbered.type_index(*ty)?);
+            self.functions.function(translation.type_index(*ty)?);
         }
         for table in &core_module.tables {
-            renumbered.parse_table(&mut self.tables, table.clone())?;
+            translation.parse_table(&mut self.tables, table.clone())?;
         }
         for memory in &core_module.memories {
-            self.memories.memory(renumbered.memory_type(*memory)?);
+            self.memories.memory(translation.memory_type(*memory)?);
         }
         for global in &core_module.globals {
-            renumbered.parse_global(&mut self.globals, global.clone())?;
+            translation.parse_global(&mut self.globals, global.clone())?;
         }
         for segment in &core_module.elements {
-            renumbered.parse_element(&mut self.elements, segment.clone())?;
+            translation.parse_element(&mut self.elements, segment.clone())?;
         }
         for (definition, body) in (0..).zip(&core_module.bodies) {
             let item = Item::Defined {
-                core_module: renumbered.number,
+                core_module: translation.number,
                 definition,
             };
             if reachable.contains(&item) {
-                renumbered.parse_function_body(&mut self.code, body.clone())?;
+                translation.parse_function_body(&mut self.code, body.clone())?;
             } else {
-                let mut nothing = Function::new([]);
-                nothing.instructions().unreachable().end();
-                self.code.function(&nothing);
+                let mut trap = Function::new([]);
+                trap.instructions().unreachable().end();
+                self.code.function(&trap);
             }
         }
         let passive = core_module
@@ -357,8 +360,8 @@ impl<'a> ModuleSections<'a> {
         self.passive_data.extend(passive.map(|segment| segment.data));
         for (memory, offset, data) in core_module.active_data() {
             let (memory, offset) = (
-                renumbered.memory_index(memory)?,
-                renumbered.const_expr(offset.clone())?,
+                translation.memory_index(memory)?,
+                translation.const_expr(offset.clone())?,
             );
             self.active_data.push((memory, offset, data));
         }

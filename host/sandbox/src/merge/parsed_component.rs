@@ -111,13 +111,13 @@ impl<'a> ParsedComponent<'a> {
         Some(())
     }
 
-    fn keep(&mut self, kept: OtherPart<'a>) {
-        let place = if self.after.is_empty() {
+    fn keep(&mut self, part: OtherPart<'a>) {
+        let parts = if self.after.is_empty() {
             &mut self.before
         } else {
             &mut self.after
         };
-        place.push(kept);
+        parts.push(part);
     }
 
     fn instance(&mut self, instance: &Instance<'a>) -> Option<HashMap<&'a str, (Kind, Item)>> {
@@ -155,7 +155,7 @@ impl<'a> ParsedComponent<'a> {
     }
 
     fn alias(&mut self, alias: &ComponentAlias<'a>) -> Option<()> {
-        let kept = match *alias {
+        let new_alias = match *alias {
             ComponentAlias::CoreInstanceExport {
                 instance_index, name, ..
             } => {
@@ -180,7 +180,7 @@ impl<'a> ParsedComponent<'a> {
             },
         };
         let mut aliases = ComponentAliasSection::new();
-        aliases.alias(kept);
+        aliases.alias(new_alias);
         self.keep(OtherPart::Aliases(aliases));
         Some(())
     }
@@ -199,7 +199,7 @@ impl<'a> ParsedComponent<'a> {
     /// the core function that is lifted, and the memory and functions in its options. Returns `None` if the options
     /// refer to anything else.
     pub(super) fn needs(&self, function: &CanonicalFunction) -> Option<Vec<(Kind, Item)>> {
-        let (lifted, options) = match function {
+        let (lifted_index, options) = match function {
             CanonicalFunction::Lift {
                 core_func_index,
                 options,
@@ -211,7 +211,10 @@ impl<'a> ParsedComponent<'a> {
             | CanonicalFunction::ResourceRep { .. } => (None, <&[_]>::default()),
             _ => return None,
         };
-        let mut indices: Vec<_> = lifted.iter().map(|index| (Kind::Function, *index)).collect();
+        let mut indices: Vec<_> = lifted_index
+            .iter()
+            .map(|index| (Kind::Function, *index))
+            .collect();
         for option in options {
             match *option {
                 CanonicalOption::UTF8 | CanonicalOption::UTF16 | CanonicalOption::CompactUTF16 => {}
@@ -261,9 +264,9 @@ impl<'a> ParsedComponent<'a> {
     /// Returns whether the merged component writes segments to tables and memories in the same order as the original.
     /// The order matters if segments of several modules write to the same place.
     pub(super) fn keeps_order(&self) -> bool {
-        let mut last = HashMap::new();
+        let mut last_levels = HashMap::new();
         self.core_modules.iter().enumerate().all(|(number, core_module)| {
-            let indices = core_module
+            let table_items = core_module
                 .elements
                 .iter()
                 .filter_map(|segment| match segment.kind {
@@ -275,11 +278,11 @@ impl<'a> ParsedComponent<'a> {
             let memories = core_module
                 .active_data()
                 .filter_map(|(memory, ..)| core_module.item(number, Kind::Memory, memory));
-            let tables = indices.map(|item| (Kind::Table, item));
-            let mut written = tables.chain(memories.map(|item| (Kind::Memory, item)));
-            written.all(|written| {
-                let before = last.insert(written, core_module.level);
-                before.is_none_or(|before| before <= core_module.level)
+            let tables = table_items.map(|item| (Kind::Table, item));
+            let mut targets = tables.chain(memories.map(|item| (Kind::Memory, item)));
+            targets.all(|target| {
+                let previous_level = last_levels.insert(target, core_module.level);
+                previous_level.is_none_or(|level| level <= core_module.level)
             })
         })
     }

@@ -60,8 +60,13 @@ impl Op {
             Self::Log => "(call $log (global.get $place) (i32.const 8)) (local.get 0)".to_owned(),
             Self::Load => "(i32.xor (i32.load (global.get $place)) (local.get 0))".to_owned(),
             Self::Store => "(i32.store offset=4 (global.get $base) (local.get 0)) (local.get 0)".to_owned(),
-            Self::Shared => "(global.set $shared (i32.add (global.get $shared) (local.get 0))) (global.get $shared)".to_owned(),
-            Self::Own => "(global.set $own (i32.mul (global.get $own) (i32.const 3))) (i32.add (global.get $own) (local.get 0))".to_owned(),
+            Self::Shared => {
+                "(global.set $shared (i32.add (global.get $shared) (local.get 0))) (global.get $shared)".to_owned()
+            }
+            Self::Own => {
+                "(global.set $own (i32.mul (global.get $own) (i32.const 3))) (i32.add (global.get $own) (local.get 0))"
+                    .to_owned()
+            }
             Self::Init => "(memory.init 0 (global.get $place) (i32.const 1) (i32.const 3)) (local.get 0)".to_owned(),
             _ => return,
         };
@@ -305,8 +310,11 @@ fn merging_keeps_the_order_in_which_overlapping_segments_are_written() {
         );
         merge(&wat::parse_str(text).unwrap())
     };
-    let early = r#"(core instance (instantiate $early (with "main" (instance $main))))"#;
-    let late = r#"(core instance (instantiate $late (with "main" (instance $main)) (with "host" (instance $host))))"#;
-    assert_eq!(component([early, late]).map(|merged| modules(&merged)), Some(2));
-    assert!(component([late, early]).is_none());
+    let early_instance = r#"(core instance (instantiate $early (with "main" (instance $main))))"#;
+    let late_instance = r#"(core instance (instantiate $late (with "main" (instance $main)) (with "host" (instance $host))))"#;
+    assert_eq!(
+        component([early_instance, late_instance]).map(|merged| modules(&merged)),
+        Some(2)
+    );
+    assert!(component([late_instance, early_instance]).is_none());
 }

@@ -338,7 +338,7 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
         .await
         .unwrap();
 
-    let held = tokio::spawn(async move { call(&plugin).await });
+    let held_call = tokio::spawn(async move { call(&plugin).await });
     while sandbox.free_slots() > 0 {
         tokio::task::yield_now().await;
     }
@@ -352,7 +352,7 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
     // A call that is dropped releases its slot, which the waiting call gets.
     let (good, _) = tokio::join!(call(&good), async {
         tokio::task::yield_now().await;
-        held.abort();
+        held_call.abort();
     });
     good.unwrap();
 }

@@ -51,7 +51,7 @@ fn reader() -> Guest {
 
 #[derive(Debug, Default)]
 struct Echo {
-    received: Mutex<Vec<String>>,
+    requests: Mutex<Vec<String>>,
 }
 
 #[async_trait]
@@ -87,7 +87,7 @@ impl HttpSender for Echo {
         if request.url.path() == "/private" {
             return Err(HttpError::Denied("that is a private address".to_owned()));
         }
-        self.received
+        self.requests
             .lock()
             .unwrap()
             .push(format!("{} {}", request.method, request.url));
@@ -133,14 +133,14 @@ async fn a_plugin_reads_the_cluster_only_if_granted() {
     // The guest gets either an object or an error, and returns its text. Two tags precede the text in both cases, so
     // the guest finds the text at the same address.
     let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
-    for (sandbox, says) in [
+    for (sandbox, expected) in [
         (&echo, "v1/Node None a"),
         (sandbox(), "no control plane is configured on this host"),
     ] {
         let plugin = load_with(sandbox, &reader(), "{}", &config_with(grants.clone()))
             .await
             .unwrap();
-        assert_eq!(message(&call(&plugin).await.unwrap().verdict), says);
+        assert_eq!(message(&call(&plugin).await.unwrap().verdict), expected);
     }
 }
 
@@ -228,21 +228,21 @@ async fn a_plugin_sends_requests_only_to_granted_origins() {
             .unwrap();
         match (call(&plugin).await, expected) {
             (Ok(response), Ok(expected)) => {
-                let got = match response.verdict {
+                let outcome = match response.verdict {
                     Verdict::Deny(denial) => denial.code().to_string(),
                     _ => "allow".to_owned(),
                 };
-                assert_eq!(got, expected, "{url}");
+                assert_eq!(outcome, expected, "{url}");
             }
-            (Err(failure), Err(says)) => {
+            (Err(failure), Err(message)) => {
                 assert_eq!(failure.kind, FailureKind::CapabilityDenied, "{url}");
-                assert!(failure.message.contains(says), "{url}: {failure}");
+                assert!(failure.message.contains(message), "{url}: {failure}");
             }
-            (got, _) => panic!("{url}: {got:?}"),
+            (outcome, _) => panic!("{url}: {outcome:?}"),
         }
     }
     assert_eq!(
-        *echo.received.lock().unwrap(),
+        *echo.requests.lock().unwrap(),
         [
             "GET https://a.example/x?y",
             "GET https://a.example/",
@@ -269,8 +269,8 @@ async fn a_host_function_times_out_before_the_deadline_of_the_call() {
     .unwrap();
     let deadline = Deadline::after(std::time::Duration::from_secs(1));
     plugin.admit(&Arc::new(request()), deadline).await.unwrap();
-    let left = deadline.remaining().as_millis();
-    assert!((1..=100).contains(&left), "{left}");
+    let remaining_millis = deadline.remaining().as_millis();
+    assert!((1..=100).contains(&remaining_millis), "{remaining_millis}");
     assert_eq!(sandbox.free_slots(), 1);
 }
 
@@ -317,7 +317,7 @@ async fn grants_do_not_apply_while_a_plugin_is_configured() {
             .await
             .unwrap();
     }
-    assert!(echo.received.lock().unwrap().is_empty());
+    assert!(echo.requests.lock().unwrap().is_empty());
 }
 
 #[tokio::test]

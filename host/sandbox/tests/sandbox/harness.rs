@@ -32,11 +32,11 @@ pub(crate) fn sandbox_with(change: impl FnOnce(&mut SandboxConfig)) -> Sandbox {
 /// All tests share this subscriber. They cannot have one each, because `tracing` caches for all threads together
 /// whether any subscriber wants an event.
 static LOG: LazyLock<LogBuffer> = LazyLock::new(|| {
-    let written = LogBuffer::default();
-    let writer = written.clone();
+    let buffer = LogBuffer::default();
+    let writer = buffer.clone();
     let format = tracing_subscriber::fmt().without_time().with_ansi(false);
     format.with_writer(move || writer.clone()).init();
-    written
+    buffer
 });
 
 #[derive(Clone, Default)]

@@ -25,17 +25,17 @@ async fn refusal(module: &[u8]) -> String {
         .to_string()
 }
 
-fn replaced(component: &[u8], from: &str, to: &str) -> Vec<u8> {
+fn replace_bytes(component: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = component.to_vec();
-    let mut found = false;
+    let mut is_found = false;
     for start in 0..bytes.len() - from.len() {
         if bytes[start..].starts_with(from.as_bytes()) {
             bytes[start..start + from.len()].copy_from_slice(to.as_bytes());
-            found = true;
+            is_found = true;
         }
     }
-    assert!(found);
+    assert!(is_found);
     bytes
 }
 
@@ -56,7 +56,7 @@ async fn a_module_that_is_not_a_plugin_is_refused_with_the_reason() {
         .with_world("import wasi:cli/exit@0.2.3;")
         .with_items(r#"(import "wasi:cli/exit@0.2.3" "no-such-exit" (func $it))"#)
         .component();
-    for (case, module, says) in [
+    for (case, module, expected_text) in [
         ("nothing", Vec::new(), "the file is empty"),
         (
             "a library",
@@ -111,7 +111,7 @@ async fn a_module_that_is_not_a_plugin_is_refused_with_the_reason() {
         ),
         (
             "another version",
-            replaced(
+            replace_bytes(
                 &component,
                 "admittance:plugin/types@0.1.1",
                 "admittance:plugin/types@0.9.0",
@@ -136,13 +136,13 @@ async fn a_module_that_is_not_a_plugin_is_refused_with_the_reason() {
         ),
     ] {
         let refusal = refusal(&module).await;
-        assert!(refusal.contains(says), "{case}: {refusal}");
+        assert!(refusal.contains(expected_text), "{case}: {refusal}");
     }
 }
 
 #[tokio::test]
 async fn a_patch_version_of_the_contract_is_accepted() {
-    let component = replaced(
+    let component = replace_bytes(
         &Guest::default().component(),
         "admittance:plugin/types@0.1.1",
         "admittance:plugin/types@0.1.9",
@@ -243,14 +243,14 @@ fn a_preparation_can_be_cancelled_at_any_time() {
     let guest = Guest::default()
         .with_configure("(loop $again (br $again))")
         .component();
-    let panicked = Arc::new(AtomicBool::new(false));
+    let has_panicked = Arc::new(AtomicBool::new(false));
     let hook = std::panic::take_hook();
-    let seen = panicked.clone();
+    let panic_flag = has_panicked.clone();
     std::panic::set_hook(Box::new(move |info| {
         // Other tests may panic at the same time, but with other messages. This test looks only for the panic of a
         // runtime that is shutting down.
         if info.to_string().contains("being shutdown") {
-            seen.store(true, Ordering::SeqCst);
+            panic_flag.store(true, Ordering::SeqCst);
         }
         hook(info);
     }));
@@ -264,7 +264,7 @@ fn a_preparation_can_be_cancelled_at_any_time() {
         drop(runtime);
         assert!(preparing.is_finished());
     }
-    assert!(!panicked.load(Ordering::SeqCst));
+    assert!(!has_panicked.load(Ordering::SeqCst));
 }
 
 #[tokio::test]
@@ -311,10 +311,10 @@ async fn a_plugin_that_fills_too_much_memory_in_configure_is_refused() {
             .await
             .unwrap_err()
             .to_string();
-        let kept = error
+        let parts = error
             .strip_prefix("`configure` leaves ")
             .and_then(|rest| rest.split_once(" bytes of memory"));
-        let (bytes, rest) = kept.unwrap();
+        let (bytes, rest) = parts.unwrap();
         assert!(bytes.parse::<usize>().unwrap() >= 100 << 20, "{error}");
         assert!(rest.contains("at most 67108864 can be kept"), "{error}");
     }
@@ -375,10 +375,10 @@ async fn a_prepared_plugin_is_mapped_from_a_file() {
     let path = directory.path().join("code");
     let header = prepared.header();
     fs::write(&path, [prepared.code().unwrap().as_ref(), &header].concat()).unwrap();
-    let again = Prepared::from_file(&path, &header).unwrap();
-    assert_eq!(again.description(), prepared.description());
-    assert_eq!(again.header(), header);
-    let plugin = sandbox().load(&again, &config()).unwrap();
+    let reloaded = Prepared::from_file(&path, &header).unwrap();
+    assert_eq!(reloaded.description(), prepared.description());
+    assert_eq!(reloaded.header(), header);
+    let plugin = sandbox().load(&reloaded, &config()).unwrap();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     assert!(maps.contains(path.to_str().unwrap()), "{maps}");
     fs::remove_file(&path).unwrap();
@@ -388,10 +388,11 @@ async fn a_prepared_plugin_is_mapped_from_a_file() {
         let cut = Prepared::from_file(&path, &header[..cut]);
         assert!(matches!(cut, Err(Error::Artifact(_))), "{cut:?}");
     }
-    let missing = sandbox().load(&again, &config()).unwrap_err();
+    let missing = sandbox().load(&reloaded, &config()).unwrap_err();
     assert!(missing.to_string().contains("No such file"), "{missing}");
     let other = sandbox().fingerprint().replace('-', "+");
-    let foreign = Prepared::from_file(&path, &replaced(&header, &sandbox().fingerprint(), &other)).unwrap();
+    let foreign =
+        Prepared::from_file(&path, &replace_bytes(&header, &sandbox().fingerprint(), &other)).unwrap();
     let error = sandbox().load(&foreign, &config()).unwrap_err();
     assert!(error.to_string().contains(&other), "{error}");
 }
@@ -429,8 +430,8 @@ async fn prepare_and_inspect_refuse_a_module_above_the_complexity_limits() {
         text = format!("(component {text} {})", "(instance (instantiate 0))".repeat(10));
     }
     let module = wat::parse_str(&text).unwrap();
-    let says = "1111111110 instances";
-    assert!(refusal(&module).await.contains(says));
+    let expected_text = "1111111110 instances";
+    assert!(refusal(&module).await.contains(expected_text));
     let error = sandbox().inspect(module).await.unwrap_err().to_string();
-    assert!(error.contains(says), "{error}");
+    assert!(error.contains(expected_text), "{error}");
 }

@@ -17,7 +17,7 @@ use crate::{
 /// A control plane that records queries. The user `jo` may do everything in it.
 #[derive(Debug, Default)]
 struct RecordingControlPlane {
-    received: Mutex<Vec<String>>,
+    queries: Mutex<Vec<String>>,
 }
 
 #[async_trait]
@@ -29,8 +29,8 @@ impl ClusterReader for RecordingControlPlane {
         name: &str,
         _deadline: Deadline,
     ) -> Result<Option<String>, ClusterError> {
-        let received = format!("{kind} {namespace:?} {name}");
-        self.received.lock().unwrap().push(received);
+        let query_text = format!("{kind} {namespace:?} {name}");
+        self.queries.lock().unwrap().push(query_text);
         Ok(Some("{}".to_owned()))
     }
 
@@ -47,8 +47,8 @@ impl ClusterReader for RecordingControlPlane {
             from,
             ..
         } = query;
-        let received = format!("{kind} {namespace:?} {label_selector:?} {limit:?} {from:?}");
-        self.received.lock().unwrap().push(received);
+        let query_text = format!("{kind} {namespace:?} {label_selector:?} {limit:?} {from:?}");
+        self.queries.lock().unwrap().push(query_text);
         let object = r#"{"metadata":{"name":"a","uid":"u"},"spec":{"nodeName":"n","x":1}}"#;
         Ok(ClusterPage {
             objects: vec![object.into()],
@@ -62,7 +62,7 @@ impl ClusterReader for RecordingControlPlane {
         action: &AccessAttributes,
         _deadline: Deadline,
     ) -> Result<AccessCheckResult, ClusterError> {
-        self.received.lock().unwrap().push(format!("{action:?}"));
+        self.queries.lock().unwrap().push(format!("{action:?}"));
         Ok(AccessCheckResult {
             allowed: user.username == "jo",
             reason: format!("asked for {}", user.username),
@@ -70,10 +70,10 @@ impl ClusterReader for RecordingControlPlane {
     }
 }
 
-fn deny(place: &str, length: &str) -> String {
+fn deny(address: &str, length: &str) -> String {
     format!(
         "(i32.store8 (i32.const {}) (i32.const 3))
-         (i32.store (i32.const {}) {place})
+         (i32.store (i32.const {}) {address})
          (i32.store (i32.const {}) {length})",
         ANSWER + 4,
         ANSWER + 20,
@@ -194,10 +194,10 @@ async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
     let reader = Arc::new(RecordingControlPlane::default());
     let cluster: Arc<dyn ClusterReader> = reader.clone();
     let sandbox = sandbox_with(|config| config.cluster = Some(cluster));
-    let listed = r#"v1/Node Some("shop") "l" Some(7) Some("here")"#;
+    let list_query = r#"v1/Node Some("shop") "l" Some(7) Some("here")"#;
     for (guest, expected) in [
-        (lists(7, ""), Ok(listed)),
-        (lists_in(Some("shop"), 7, ""), Ok(listed)),
+        (lists(7, ""), Ok(list_query)),
+        (lists_in(Some("shop"), 7, ""), Ok(list_query)),
         (lists_in(Some("web"), 7, ""), Err("`v1/Node` in namespace web")),
         (gets_in(Some("shop")), Ok(r#"v1/Node Some("shop") l"#)),
         (gets_in(Some("web")), Err("`v1/Node` in namespace web")),
@@ -209,13 +209,14 @@ async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
             ..Grants::default()
         };
         let answer = message_with(&sandbox, &guest, grants, "").await;
-        let received = std::mem::take(&mut *reader.received.lock().unwrap());
+        let queries = std::mem::take(&mut *reader.queries.lock().unwrap());
         match (&answer, expected) {
-            (Ok(_), Ok(expected)) => assert_eq!(received, [expected]),
-            (Err(refused), Err(place)) => {
-                let words = format!("reads {place}; its chain may read only what is in the namespace shop");
-                assert!(refused.contains(&words), "{refused}");
-                assert!(received.is_empty(), "{received:?}");
+            (Ok(_), Ok(expected)) => assert_eq!(queries, [expected]),
+            (Err(error), Err(refused_read)) => {
+                let words =
+                    format!("reads {refused_read}; its chain may read only what is in the namespace shop");
+                assert!(error.contains(&words), "{error}");
+                assert!(queries.is_empty(), "{queries:?}");
             }
             _ => panic!("{expected:?}: {answer:?}"),
         }
@@ -249,14 +250,14 @@ async fn a_page_of_a_list_contains_only_the_requested_fields() {
         let answer = message(&sandbox, &lists(limit, field), &nodes, "").await;
         assert_eq!(answer.as_deref(), Ok(expected), "{field}");
     }
-    let received = |limit: u32| format!("v1/Node None \"l\" Some({limit}) Some(\"here\")");
+    let list_query = |limit: u32| format!("v1/Node None \"l\" Some({limit}) Some(\"here\")");
     assert_eq!(
-        *reader.received.lock().unwrap(),
-        [received(7), received(500), received(500)]
+        *reader.queries.lock().unwrap(),
+        [list_query(7), list_query(500), list_query(500)]
     );
     let pods = ClusterKind::new("v1", "Pod");
-    let refused = message(&sandbox, &lists(7, ""), &pods, "").await.unwrap_err();
-    assert!(refused.contains("add `v1/Node` to `allow.cluster`"), "{refused}");
+    let error = message(&sandbox, &lists(7, ""), &pods, "").await.unwrap_err();
+    assert!(error.contains("add `v1/Node` to `allow.cluster`"), "{error}");
 }
 
 /// Returns a guest that asks whether the user `al` or the request's user may `get /x`.
@@ -281,14 +282,14 @@ async fn access_checks_need_a_grant() {
     let reader = Arc::new(RecordingControlPlane::default());
     let cluster: Arc<dyn ClusterReader> = reader.clone();
     let sandbox = sandbox_with(|config| config.cluster = Some(cluster));
-    let (own, any) = (ClusterKind::own_access(), ClusterKind::any_access());
+    let (own_access, any_access) = (ClusterKind::own_access(), ClusterKind::any_access());
     for (other, grant, expected) in [
-        (false, &own, Ok("asked for jo")),
-        (false, &any, Ok("asked for jo")),
-        (true, &any, Ok("asked for al")),
+        (false, &own_access, Ok("asked for jo")),
+        (false, &any_access, Ok("asked for jo")),
+        (true, &any_access, Ok("asked for al")),
         (
             true,
-            &own,
+            &own_access,
             Err(
                 "other users may do without permission; add `authorization.k8s.io/v1/SubjectAccessReview` to \
                  `allow.cluster`",
@@ -304,16 +305,16 @@ async fn access_checks_need_a_grant() {
         let answer = message(&sandbox, &asks(other), grant, "jo").await;
         match (&answer, expected) {
             (Ok(answer), Ok(expected)) => assert_eq!(answer, expected),
-            (Err(refused), Err(expected)) => assert!(refused.contains(expected), "{refused}"),
+            (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
             _ => panic!("{other} {grant}: {answer:?}"),
         }
     }
-    let received = reader.received.lock().unwrap();
-    assert_eq!(received.len(), 3);
+    let queries = reader.queries.lock().unwrap();
+    assert_eq!(queries.len(), 3);
     assert!(
-        received
+        queries
             .iter()
-            .all(|received| received == r#"Path { verb: "get", path: "/x" }"#),
-        "{received:?}"
+            .all(|query| query == r#"Path { verb: "get", path: "/x" }"#),
+        "{queries:?}"
     );
 }

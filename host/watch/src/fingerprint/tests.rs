@@ -2,17 +2,17 @@ use super::*;
 
 #[test]
 fn a_stamp_is_reliable_when_the_file_is_older_than_the_clock_resolution() {
-    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
+    let change_time = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
     for (changed, now, expected) in [
-        (Some(changed), changed, false),
-        (Some(changed), changed + COARSENESS, false),
+        (Some(change_time), change_time, false),
+        (Some(change_time), change_time + COARSENESS, false),
         (
-            Some(changed),
-            changed + COARSENESS + Duration::from_nanos(1),
+            Some(change_time),
+            change_time + COARSENESS + Duration::from_nanos(1),
             true,
         ),
-        (Some(changed), changed - Duration::from_secs(1), false),
-        (None, changed, false),
+        (Some(change_time), change_time - Duration::from_secs(1), false),
+        (None, change_time, false),
     ] {
         let stamp = Stamp {
             file: (0, 0),
@@ -33,17 +33,17 @@ fn a_file_is_read_again_when_its_stamp_has_changed() {
     let stamp = Stamp::from_metadata(&path.metadata().unwrap());
     // The test puts a wrong digest into the cache. If the fingerprint contains this wrong digest, the digest came from
     // the cache, and the file was not read again.
-    let kept = [7; 32];
-    digests.last.insert(path.clone(), (stamp, kept));
+    let cached_digest = [7; 32];
+    digests.last.insert(path.clone(), (stamp, cached_digest));
     for _ in 0..2 {
-        let found = Fingerprint::with([path.clone()], &[], &mut digests);
-        assert_eq!(found.contents[&path], FileContent::File(kept));
+        let fingerprint = Fingerprint::with([path.clone()], &[], &mut digests);
+        assert_eq!(fingerprint.contents[&path], FileContent::File(cached_digest));
     }
     std::fs::write(&path, "22").unwrap();
     let expected = FileContent::File(Sha256::digest("22").into());
     for _ in 0..2 {
-        let found = Fingerprint::with([path.clone()], &[], &mut digests);
-        assert_eq!(found.contents[&path], expected);
+        let fingerprint = Fingerprint::with([path.clone()], &[], &mut digests);
+        assert_eq!(fingerprint.contents[&path], expected);
     }
 }
 
@@ -52,21 +52,21 @@ fn the_digest_of_a_fingerprint_depends_on_paths_and_contents() {
     let directory = tempfile::tempdir().unwrap();
     let [a, b] = ["a", "b"].map(|name| directory.path().join(name));
     std::fs::write(&a, "1").unwrap();
-    let of = |paths: &[&PathBuf]| Fingerprint::read(paths.iter().map(|path| (*path).clone())).digest();
-    let before = [
-        of(&[&a]),
-        of(&[&a, &b]),
-        of(&[&b]),
-        of(&[&directory.path().to_owned()]),
+    let digest_of = |paths: &[&PathBuf]| Fingerprint::read(paths.iter().map(|path| (*path).clone())).digest();
+    let digests = [
+        digest_of(&[&a]),
+        digest_of(&[&a, &b]),
+        digest_of(&[&b]),
+        digest_of(&[&directory.path().to_owned()]),
     ];
-    for (index, digest) in before.iter().enumerate() {
-        assert!(!before[..index].contains(digest), "{index}");
+    for (index, digest) in digests.iter().enumerate() {
+        assert!(!digests[..index].contains(digest), "{index}");
     }
-    assert_eq!(of(&[&a]), before[0]);
+    assert_eq!(digest_of(&[&a]), digests[0]);
     std::fs::write(&b, "1").unwrap();
-    assert_eq!(of(&[&a]), before[0]);
-    assert_ne!(of(&[&a, &b]), before[1]);
-    assert_ne!(of(&[&directory.path().to_owned()]), before[3]);
+    assert_eq!(digest_of(&[&a]), digests[0]);
+    assert_ne!(digest_of(&[&a, &b]), digests[1]);
+    assert_ne!(digest_of(&[&directory.path().to_owned()]), digests[3]);
 }
 
 #[test]
@@ -96,13 +96,13 @@ fn a_file_that_was_just_written_is_read_each_time() {
 fn files_with_other_extensions_are_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
-    let of = || {
+    let read_fingerprint = || {
         Fingerprint::read_extensions(
             [directory.path().to_owned(), path("named.log")],
             &["yaml", "json"],
         )
     };
-    let mut before = of();
+    let mut previous = read_fingerprint();
     for (name, expected) in [
         ("a.yaml", true),
         ("A.JSON", true),
@@ -114,8 +114,8 @@ fn files_with_other_extensions_are_ignored() {
         ("named.log", true),
     ] {
         std::fs::write(path(name), "1").unwrap();
-        let now = of();
-        assert_eq!(now != before, expected, "{name}");
-        before = now;
+        let current = read_fingerprint();
+        assert_eq!(current != previous, expected, "{name}");
+        previous = current;
     }
 }

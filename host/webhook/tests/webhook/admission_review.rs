@@ -158,17 +158,17 @@ async fn a_review_is_sent_as_kube_apiserver_sends_it() {
     ] {
         let (mut server, webhook) = serve(review(version), always(|| answer(500, "")));
         call(&webhook, &request).await.unwrap_err();
-        let seen = server.arrived.recv().await.unwrap();
-        assert_eq!(seen.method, Method::POST, "{case}");
-        assert_eq!(seen.authority, "hook.ns.svc", "{case}");
-        assert_eq!(seen.headers[header::CONTENT_TYPE], "application/json");
-        assert_eq!(seen.headers[header::ACCEPT], "application/json, */*");
+        let sent_request = server.received_requests.recv().await.unwrap();
+        assert_eq!(sent_request.method, Method::POST, "{case}");
+        assert_eq!(sent_request.authority, "hook.ns.svc", "{case}");
+        assert_eq!(sent_request.headers[header::CONTENT_TYPE], "application/json");
+        assert_eq!(sent_request.headers[header::ACCEPT], "application/json, */*");
         assert_eq!(
-            seen.headers[header::USER_AGENT],
+            sent_request.headers[header::USER_AGENT],
             concat!("admittance/", env!("CARGO_PKG_VERSION"))
         );
         assert_eq!(
-            serde_json::from_slice::<Value>(&seen.body).unwrap(),
+            serde_json::from_slice::<Value>(&sent_request.body).unwrap(),
             expected,
             "{case}"
         );
@@ -179,16 +179,16 @@ async fn a_review_is_sent_as_kube_apiserver_sends_it() {
 #[tokio::test]
 async fn the_deadline_is_sent_as_the_timeout() {
     let (mut server, webhook) = serve(review(V1), always(|| answer(500, "")));
-    for (left, expected) in [
+    for (remaining, expected) in [
         (Duration::from_millis(29_999), "/admit?timeout=30s"),
         (Duration::from_millis(29_000), "/admit?timeout=29s"),
         (Duration::ZERO, "/admit?timeout=1s"),
     ] {
         webhook
-            .admit(&Arc::new(application()), Deadline::after(left))
+            .admit(&Arc::new(application()), Deadline::after(remaining))
             .await
             .unwrap_err();
-        assert_eq!(server.arrived.recv().await.unwrap().path, expected);
+        assert_eq!(server.received_requests.recv().await.unwrap().path, expected);
     }
 }
 
@@ -580,8 +580,8 @@ async fn a_call_is_retried_after_the_time_in_retry_after() {
     ] {
         let request = pod_create();
         let uid = request.uid.to_string();
-        let received = Arc::new(AtomicUsize::new(0));
-        let count = received.clone();
+        let request_count = Arc::new(AtomicUsize::new(0));
+        let count = request_count.clone();
         let (mut server, webhook) = serve(
             review(V1),
             always(move || {
@@ -602,18 +602,22 @@ async fn a_call_is_retried_after_the_time_in_retry_after() {
         let answer = webhook
             .admit(&Arc::new(request), Deadline::after(Duration::from_secs(60)))
             .await;
-        assert_eq!(received.load(Ordering::SeqCst), calls, "{status} {retry_after:?}");
+        assert_eq!(
+            request_count.load(Ordering::SeqCst),
+            calls,
+            "{status} {retry_after:?}"
+        );
         match answer {
             Ok(_) => assert_eq!(calls, 3),
             Err(failure) => assert_eq!((failure.kind, calls), (FailureKind::BadStatus, 1), "{failure}"),
         }
-        let first = server.arrived.recv().await.unwrap();
+        let first = server.received_requests.recv().await.unwrap();
         for _ in 1..calls {
-            assert_eq!(server.arrived.recv().await.unwrap().body, first.body);
+            assert_eq!(server.received_requests.recv().await.unwrap().body, first.body);
         }
     }
-    let received = Arc::new(AtomicUsize::new(0));
-    let count = received.clone();
+    let request_count = Arc::new(AtomicUsize::new(0));
+    let count = request_count.clone();
     let (_server, webhook) = serve(
         review(V1),
         always(move || {
@@ -629,14 +633,14 @@ async fn a_call_is_retried_after_the_time_in_retry_after() {
         .admit(&Arc::new(pod_create()), Deadline::after(Duration::from_secs(60)))
         .await;
     assert_eq!(answer.unwrap_err().kind, FailureKind::BadStatus);
-    assert_eq!(received.load(Ordering::SeqCst), 11);
+    assert_eq!(request_count.load(Ordering::SeqCst), 11);
 }
 
 /// The response of a webhook may have any Content-Type, even an invalid one that kube-apiserver refuses. An encoding
 /// such as `gzip` is refused, because the request has not asked for it.
 #[tokio::test]
 async fn an_answer_may_have_any_content_type_but_no_encoding() {
-    for (name, value, is_taken) in [
+    for (name, value, is_accepted) in [
         (header::CONTENT_TYPE, "text/html", true),
         (header::CONTENT_TYPE, "no type / at all;;", true),
         (header::CONTENT_ENCODING, "identity", true),
@@ -656,10 +660,10 @@ async fn an_answer_may_have_any_content_type_but_no_encoding() {
             }),
         );
         match call(&webhook, &request).await {
-            Ok(_) => assert!(is_taken, "{value}"),
+            Ok(_) => assert!(is_accepted, "{value}"),
             Err(failure) => {
                 assert_eq!(
-                    (failure.kind, is_taken),
+                    (failure.kind, is_accepted),
                     (FailureKind::InvalidResponse, false),
                     "{value}"
                 );
@@ -692,11 +696,11 @@ async fn warnings_and_annotations_come_with_the_verdict() {
         let (_server, webhook) = serve(review(V1), always(move || answer(200, reply.clone())));
         let response = call(&webhook, &request).await.unwrap();
         assert_eq!(response.warnings, ["first", "second"]);
-        let kept = [
+        let expected_annotations = [
             ("b.c_d-1".to_owned(), "kept".to_owned()),
             ("k".repeat(63), "kept".to_owned()),
         ];
-        assert_eq!(response.audit_annotations, kept);
+        assert_eq!(response.audit_annotations, expected_annotations);
     }
 }
 
@@ -708,6 +712,6 @@ fn a_webhook_without_review_versions_is_refused() {
     let versions = Vec::new();
     let target = admittance_admission::WebhookTarget::Url("https://hooks.example.com".parse().unwrap());
     let config = WebhookConfig::new(Protocol::AdmissionReview { versions }, target);
-    let made = Webhook::new(config, &WebhookClients::default());
-    assert!(matches!(made, Err(Error::NoReviewVersion)));
+    let webhook = Webhook::new(config, &WebhookClients::default());
+    assert!(matches!(webhook, Err(Error::NoReviewVersion)));
 }

@@ -19,18 +19,21 @@ async fn a_resource_is_sent_as_bcs_sends_it() {
     request.object = Some(Object::parse(text).unwrap());
     let response = call(&webhook, &request).await.unwrap();
 
-    let seen = server.arrived.recv().await.unwrap();
-    assert_eq!(seen.method, Method::POST);
-    assert_eq!(seen.path, "/admit");
-    assert_eq!(seen.authority, "hook.ns");
-    assert_eq!(seen.headers[header::CONTENT_TYPE], "application/json");
+    let sent_request = server.received_requests.recv().await.unwrap();
+    assert_eq!(sent_request.method, Method::POST);
+    assert_eq!(sent_request.path, "/admit");
+    assert_eq!(sent_request.authority, "hook.ns");
+    assert_eq!(sent_request.headers[header::CONTENT_TYPE], "application/json");
     assert_eq!(
-        seen.headers[header::USER_AGENT],
+        sent_request.headers[header::USER_AGENT],
         concat!("admittance/", env!("CARGO_PKG_VERSION"))
     );
-    assert_eq!(seen.headers[header::CONTENT_LENGTH], text.len().to_string());
-    assert!(!seen.headers.contains_key(header::ACCEPT_ENCODING));
-    assert_eq!(seen.body, text);
+    assert_eq!(
+        sent_request.headers[header::CONTENT_LENGTH],
+        text.len().to_string()
+    );
+    assert!(!sent_request.headers.contains_key(header::ACCEPT_ENCODING));
+    assert_eq!(sent_request.body, text);
     match response.verdict {
         Verdict::Replace(object) => assert_eq!(object.text(), text),
         verdict => panic!("{verdict:?}"),
@@ -143,8 +146,8 @@ async fn redirects_of_webhooks_are_not_followed() {
         for part in [&status.to_string(), "https://hook.ns/other", "not followed"] {
             assert!(failure.message.contains(part), "{failure}");
         }
-        server.arrived.recv().await.unwrap();
-        assert!(server.arrived.try_recv().is_err());
+        server.received_requests.recv().await.unwrap();
+        assert!(server.received_requests.try_recv().is_err());
     }
 }
 

@@ -39,7 +39,7 @@ async fn connections_to_a_webhook_server_are_reused() {
         let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients).unwrap();
         for _ in 0..5 {
             assert!(replaces(&call(&webhook, &application()).await));
-            assert_eq!(server.arrived.recv().await.unwrap().version, version);
+            assert_eq!(server.received_requests.recv().await.unwrap().version, version);
         }
         assert_eq!(server.connections(), 1, "{version:?}");
 
@@ -93,9 +93,9 @@ async fn a_dropped_call_is_cancelled_and_does_not_disturb_the_next() {
         let request = application();
         tokio::select! {
             answer = call(&webhook, &request) => panic!("{answer:?}"),
-            _ = server.arrived.recv() => {}
+            _ = server.received_requests.recv() => {}
         }
-        server.given_up.recv().await.unwrap();
+        server.cancellations.recv().await.unwrap();
         assert!(replaces(&call(&webhook, &request).await));
         assert_eq!(server.connections(), connections, "{version:?}");
     }
@@ -161,7 +161,7 @@ async fn a_stage_that_gets_no_answer_times_out() {
         }) => assert_eq!(failure.kind, FailureKind::Timeout),
         decision => panic!("{decision:?}"),
     }
-    server.given_up.recv().await.unwrap();
+    server.cancellations.recv().await.unwrap();
 }
 
 #[tokio::test]

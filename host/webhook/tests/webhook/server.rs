@@ -44,9 +44,9 @@ pub(crate) struct ReceivedRequest {
 
 pub(crate) struct TestWebhook {
     pub(crate) address: SocketAddr,
-    pub(crate) arrived: mpsc::UnboundedReceiver<ReceivedRequest>,
+    pub(crate) received_requests: mpsc::UnboundedReceiver<ReceivedRequest>,
     /// Gets a message whenever the client cancels a request that the server has not answered.
-    pub(crate) given_up: mpsc::UnboundedReceiver<()>,
+    pub(crate) cancellations: mpsc::UnboundedReceiver<()>,
     connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
@@ -73,29 +73,30 @@ impl TestWebhook {
         let address = listener.local_addr().unwrap();
         let acceptor = tls.map(|tls| TlsAcceptor::from(Arc::new(tls)));
         let connections = Arc::new(AtomicUsize::new(0));
-        let (arrivals, arrived) = mpsc::unbounded_channel();
-        let (losses, given_up) = mpsc::unbounded_channel();
-        let desk = ConnectionServer {
+        let (request_sender, received_requests) = mpsc::unbounded_channel();
+        let (cancellation_sender, cancellations) = mpsc::unbounded_channel();
+        let connection_server = ConnectionServer {
             handler,
-            arrivals,
-            losses,
+            request_sender,
+            cancellation_sender,
         };
         let counter = connections.clone();
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (desk, acceptor, counter) = (desk.clone(), acceptor.clone(), counter.clone());
+                let (connection_server, acceptor, counter) =
+                    (connection_server.clone(), acceptor.clone(), counter.clone());
                 tokio::spawn(async move {
                     match acceptor {
                         Some(acceptor) => {
                             // The handshake may fail, because some tests make the client abort it.
                             if let Ok(stream) = acceptor.accept(stream).await {
                                 counter.fetch_add(1, Ordering::SeqCst);
-                                desk.serve(stream).await;
+                                connection_server.serve(stream).await;
                             }
                         }
                         None => {
                             counter.fetch_add(1, Ordering::SeqCst);
-                            desk.serve(stream).await;
+                            connection_server.serve(stream).await;
                         }
                     }
                 });
@@ -103,8 +104,8 @@ impl TestWebhook {
         });
         Self {
             address,
-            arrived,
-            given_up,
+            received_requests,
+            cancellations,
             connections,
             task,
         }
@@ -124,8 +125,8 @@ impl Drop for TestWebhook {
 #[derive(Clone)]
 struct ConnectionServer {
     handler: AnswerHandler,
-    arrivals: mpsc::UnboundedSender<ReceivedRequest>,
-    losses: mpsc::UnboundedSender<()>,
+    request_sender: mpsc::UnboundedSender<ReceivedRequest>,
+    cancellation_sender: mpsc::UnboundedSender<()>,
 }
 
 impl ConnectionServer {
@@ -145,7 +146,7 @@ impl ConnectionServer {
             .or(head.uri.authority().map(|authority| authority.as_str()))
             .unwrap_or_default()
             .to_owned();
-        let seen = ReceivedRequest {
+        let received_request = ReceivedRequest {
             method: head.method,
             path: head.uri.path_and_query().unwrap().to_string(),
             authority,
@@ -153,13 +154,13 @@ impl ConnectionServer {
             headers: head.headers,
             body,
         };
-        let answer = (self.handler)(&seen);
+        let answer = (self.handler)(&received_request);
         // Sending fails if the test has already ended, and has dropped the receiver. The failure is ignored.
-        let _ = self.arrivals.send(seen);
+        let _ = self.request_sender.send(received_request);
         match answer {
             Some(answer) => Ok(answer),
             None => {
-                let _loss = DropNotice(Some(self.losses));
+                let _loss = DropNotice(Some(self.cancellation_sender));
                 std::future::pending().await
             }
         }
@@ -206,18 +207,18 @@ pub(crate) fn always(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Ans
 }
 
 pub(crate) fn echo() -> AnswerHandler {
-    Arc::new(|seen| Some(answer(200, seen.body.clone())))
+    Arc::new(|request| Some(answer(200, request.body.clone())))
 }
 
 /// Returns a handler that never answers the first `silent` requests, and answers all later ones with their own body.
 pub(crate) fn silent_at_first(silent: usize) -> AnswerHandler {
-    let left = Mutex::new(silent);
-    Arc::new(move |seen| {
-        let mut left = left.lock().unwrap();
-        if *left > 0 {
-            *left -= 1;
+    let remaining_count = Mutex::new(silent);
+    Arc::new(move |request| {
+        let mut remaining = remaining_count.lock().unwrap();
+        if *remaining > 0 {
+            *remaining -= 1;
             return None;
         }
-        Some(answer(200, seen.body.clone()))
+        Some(answer(200, request.body.clone()))
     })
 }

@@ -209,7 +209,7 @@ async fn the_expected_certificate_name_depends_on_the_service_naming() {
             let answer = call(&webhook, &application()).await;
             assert_eq!(replaces(&answer), ok, "{naming:?} {host}: {answer:?}");
             if ok {
-                assert_eq!(server.arrived.recv().await.unwrap().authority, right);
+                assert_eq!(server.received_requests.recv().await.unwrap().authority, right);
             }
         }
     }

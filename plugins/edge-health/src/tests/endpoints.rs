@@ -16,7 +16,7 @@ fn addresses_of_disconnected_healthy_nodes_become_ready() {
     let (a, b) = (|| address("10.0.0.1", "lost"), || address("10.0.0.2", "far"));
     let (c, d) = (|| address("10.0.0.3", "near"), || address("10.0.0.4", "dead"));
     let e = || address("10.0.0.5", "ill");
-    let gone = || address("10.0.0.6", "nobody");
+    let orphan = || address("10.0.0.6", "nobody");
     let homeless = || json!({"ip": "10.0.0.7"});
     // (case, subsets before, expected subsets after)
     let table = [
@@ -47,8 +47,8 @@ fn addresses_of_disconnected_healthy_nodes_become_ready() {
         ),
         (
             "some, between others",
-            json!([{"addresses": [c()], "notReadyAddresses": [d(), a(), homeless(), b(), gone(), a(), e()]}]),
-            json!([{"addresses": [c(), a(), b(), a()], "notReadyAddresses": [d(), homeless(), gone(), e()]}]),
+            json!([{"addresses": [c()], "notReadyAddresses": [d(), a(), homeless(), b(), orphan(), a(), e()]}]),
+            json!([{"addresses": [c(), a(), b(), a()], "notReadyAddresses": [d(), homeless(), orphan(), e()]}]),
         ),
         (
             "some, to none",

@@ -61,64 +61,64 @@ impl PureFunctions {
             return None;
         }
         let rules = RulePaths::from_modules(modules);
-        let mut known: BTreeMap<String, Option<PureFunction>> = BTreeMap::new();
+        let mut functions_by_path: BTreeMap<String, Option<PureFunction>> = BTreeMap::new();
         for (index, module) in modules.iter().enumerate() {
             let scope = ModuleScope::from_module(module);
             for rule in &module.policy {
-                let Some((path, read)) = rules.function(rule, index, &scope) else {
+                let Some((path, definition)) = rules.function(rule, index, &scope) else {
                     continue;
                 };
-                let merged = match (known.remove(&path), read) {
-                    (None, read) => read,
-                    (Some(Some(before)), Some(read)) => before.and(read),
+                let merged = match (functions_by_path.remove(&path), definition) {
+                    (None, only_definition) => only_definition,
+                    (Some(Some(before)), Some(later_definition)) => before.and(later_definition),
                     _ => None,
                 };
-                known.insert(path, merged);
+                functions_by_path.insert(path, merged);
             }
         }
-        let functions = known
+        let functions = functions_by_path
             .into_iter()
             .filter_map(|(path, function)| Some((path, function?)));
-        let mut found = Self {
+        let mut pure_functions = Self {
             functions: functions.collect(),
         };
-        found.close();
-        Some(found)
+        pure_functions.close();
+        Some(pure_functions)
     }
 
     fn close(&mut self) {
         loop {
-            let is_left = |definition: &PureFunction| {
+            let calls_only_pure = |definition: &PureFunction| {
                 definition
                     .calls
                     .iter()
                     .all(|path| self.functions.contains_key(path))
             };
-            let gone: Vec<String> = self
+            let impure_paths: Vec<String> = self
                 .functions
                 .iter()
-                .filter(|(_, definition)| !is_left(definition))
+                .filter(|(_, definition)| !calls_only_pure(definition))
                 .map(|(path, _)| path.clone())
                 .collect();
-            if gone.is_empty() {
+            if impure_paths.is_empty() {
                 break;
             }
-            self.functions.retain(|path, _| !gone.contains(path));
+            self.functions.retain(|path, _| !impure_paths.contains(path));
         }
         loop {
             let reads = |path: &String| self.functions.get(path).is_some_and(|called| called.reads_input);
-            let found = self
+            let input_free = self
                 .functions
                 .iter()
                 .filter(|(_, definition)| !definition.reads_input);
-            let new: Vec<String> = found
+            let reading_paths: Vec<String> = input_free
                 .filter(|(_, definition)| definition.calls.iter().any(reads))
                 .map(|(path, _)| path.clone())
                 .collect();
-            if new.is_empty() {
+            if reading_paths.is_empty() {
                 break;
             }
-            for path in new {
+            for path in reading_paths {
                 if let Some(definition) = self.functions.get_mut(&path) {
                     definition.reads_input = true;
                 }
@@ -131,14 +131,18 @@ impl PureFunctions {
         paths.find(|path| self.functions.contains_key(path))
     }
 
-    fn weight(&self, path: &str, seen: &mut BTreeSet<String>) -> usize {
-        if !seen.insert(path.to_owned()) {
+    fn weight(&self, path: &str, visited_paths: &mut BTreeSet<String>) -> usize {
+        if !visited_paths.insert(path.to_owned()) {
             return 0;
         }
         let Some(definition) = self.functions.get(path) else {
             return 0;
         };
-        let called: usize = definition.calls.iter().map(|path| self.weight(path, seen)).sum();
+        let called: usize = definition
+            .calls
+            .iter()
+            .map(|path| self.weight(path, visited_paths))
+            .sum();
         definition.bodies + called
     }
 
@@ -158,8 +162,8 @@ impl PureFunctions {
             let sites = sites.get(path).copied().unwrap_or_default();
             sites * self.weight(path, &mut BTreeSet::new()) >= WORTHWHILE
         };
-        let found = self.functions.iter().filter(|(path, _)| is_worthwhile(path));
-        found.map(|(_, definition)| definition).collect()
+        let worthwhile_functions = self.functions.iter().filter(|(path, _)| is_worthwhile(path));
+        worthwhile_functions.map(|(_, definition)| definition).collect()
     }
 }
 
@@ -229,11 +233,11 @@ impl RulePaths {
             reads_input: false,
             calls: BTreeSet::new(),
         };
-        let mut is_own = definition.arity > 0;
+        let mut is_pure = definition.arity > 0;
         walk::of_rule(rule, &mut |expression| match expression {
             Expr::Call { fcn, .. } => {
                 let name = fcn.span().text();
-                is_own &= !matches!(name, "print" | "trace") && !name.starts_with("rand.");
+                is_pure &= !matches!(name, "print" | "trace") && !name.starts_with("rand.");
                 let path = scope.paths(name).into_iter().find(|path| self.all.contains(path));
                 definition.calls.extend(path);
             }
@@ -241,11 +245,11 @@ impl RulePaths {
                 let name = span.text();
                 let root = scope.import(name).unwrap_or(name);
                 definition.reads_input |= root == "input" || root.starts_with("input.");
-                is_own &= root != "data" && !root.starts_with("data.");
-                is_own &= !self.evaluated.contains(&format!("{}.{name}", scope.package));
+                is_pure &= root != "data" && !root.starts_with("data.");
+                is_pure &= !self.evaluated.contains(&format!("{}.{name}", scope.package));
             }
             _ => {}
         });
-        Some((definition.path(), is_own.then_some(definition)))
+        Some((definition.path(), is_pure.then_some(definition)))
     }
 }

@@ -19,10 +19,10 @@ fn evaluated(engine: &mut Engine, remembered: &RememberedFunctions, input: &str)
     let input = Value::from_json_str(input).expect("it is JSON");
     remembered.begin(&input);
     engine.set_input(input);
-    let found = engine
+    let value = engine
         .eval_rule("data.a.v".to_owned())
         .expect("it can be evaluated");
-    format::shown(&found)
+    format::value_text(&value)
 }
 
 fn results(remembered: &RememberedFunctions) -> usize {
@@ -47,7 +47,7 @@ const LIB: &str = "package lib\nis_small(x) { x < limit } { x < 1 } { x < 0 }\nl
 #[test]
 fn cached_results_equal_the_results_of_the_functions() {
     let (mut engine, remembered) = remembered(&[POLICY, LIB]).expect("it is worthwhile");
-    for (input, expected, known) in [
+    for (input, expected, cached_count) in [
         (
             r#"{"list": [1, 2, 3, 4, 5, 1]}"#,
             r#"{false, true, 1, 2, 3, 4, 5, {"set": "set"}}"#,
@@ -75,11 +75,11 @@ fn cached_results_equal_the_results_of_the_functions() {
         let direct = plain
             .eval_rule("data.a.v".to_owned())
             .expect("it can be evaluated");
-        assert_eq!(format::shown(&direct), expected, "{input}");
+        assert_eq!(format::value_text(&direct), expected, "{input}");
         for _ in 0..2 {
             assert_eq!(evaluated(&mut engine, &remembered, input), expected, "{input}");
         }
-        assert_eq!(results(&remembered), known, "{input}");
+        assert_eq!(results(&remembered), cached_count, "{input}");
     }
 }
 

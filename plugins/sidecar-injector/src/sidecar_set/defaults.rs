@@ -102,12 +102,12 @@ fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
 }
 
 fn within(object: &mut Object, path: &[&str], change: impl FnOnce(&mut Object)) {
-    let mut found = Some(object);
+    let mut target = Some(object);
     for field in path {
-        found = found.and_then(|object| object.get_mut(*field)?.as_object_mut());
+        target = target.and_then(|object| object.get_mut(*field)?.as_object_mut());
     }
-    if let Some(found) = found {
-        change(found);
+    if let Some(target_object) = target {
+        change(target_object);
     }
 }
 
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn containers_and_volumes_get_the_defaults_of_openkruise() {
-        let with_defaults = |mut value: Value, of: fn(&mut Object)| {
-            of(value.as_object_mut().expect("it is an object"));
+        let with_defaults = |mut value: Value, add_defaults: fn(&mut Object)| {
+            add_defaults(value.as_object_mut().expect("it is an object"));
             value
         };
         let container = json!({

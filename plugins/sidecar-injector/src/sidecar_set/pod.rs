@@ -125,8 +125,8 @@ fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, Error> {
 }
 
 pub(super) fn text<'a>(texts: Option<&'a Texts<'_>>, key: &str) -> Option<&'a str> {
-    let mut found = texts?.iter().filter(|(other, _)| other.as_str() == key);
-    found.next()?.1.as_deref()
+    let mut entries = texts?.iter().filter(|(other, _)| other.as_str() == key);
+    entries.next()?.1.as_deref()
 }
 
 /// Returns the names of the environment variables to which a text refers in the form `$(NAME)`.

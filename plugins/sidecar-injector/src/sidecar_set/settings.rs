@@ -64,7 +64,7 @@ pub enum PatchPolicy {
 #[derive(Debug)]
 pub(super) struct Sidecar {
     pub(super) name: String,
-    pub(super) place: ContainerOrder,
+    pub(super) order: ContainerOrder,
     pub(super) shares_volumes: bool,
     pub(super) shares_devices: bool,
     pub(super) transfers: Vec<TransferEnv>,
@@ -146,61 +146,65 @@ enum ShareVolume {
     Disabled,
 }
 
-pub(super) fn named(
+pub(super) fn named_elements(
     list: &str,
     elements: Vec<Map<String, Value>>,
     errors: &mut SettingsErrors,
 ) -> Vec<(String, Value)> {
-    let mut named: Vec<(String, Value)> = Vec::with_capacity(elements.len());
+    let mut elements_by_name: Vec<(String, Value)> = Vec::with_capacity(elements.len());
     for (index, element) in elements.into_iter().enumerate() {
         let name = element.get("name").and_then(Value::as_str).unwrap_or_default();
         let message = if name.is_empty() {
             "this element has no name; give it a `name`".to_owned()
-        } else if named.iter().any(|(other, _)| other == name) {
+        } else if elements_by_name.iter().any(|(other, _)| other == name) {
             format!("\"{name}\" is a duplicate; rename or remove one")
         } else {
-            named.push((name.to_owned(), Value::Object(element)));
+            elements_by_name.push((name.to_owned(), Value::Object(element)));
             continue;
         };
         errors.push(pointer!["sidecarSet", list, index], message);
     }
-    named
+    elements_by_name
 }
 
 pub(super) struct ContainerReader<'a> {
-    taken: BTreeSet<String>,
+    container_names: BTreeSet<String>,
     volumes: Vec<(String, Value)>,
-    used: Vec<String>,
+    used_volume_names: Vec<String>,
     errors: &'a mut SettingsErrors,
 }
 
 impl<'a> ContainerReader<'a> {
     pub(super) fn new(volumes: Vec<(String, Value)>, errors: &'a mut SettingsErrors) -> Self {
         Self {
-            taken: BTreeSet::new(),
+            container_names: BTreeSet::new(),
             volumes,
-            used: Vec::new(),
+            used_volume_names: Vec::new(),
             errors,
         }
     }
 
-    pub(super) fn used(self) -> Vec<(String, Value)> {
-        let Self { volumes, used, .. } = self;
+    pub(super) fn used_volumes(self) -> Vec<(String, Value)> {
+        let Self {
+            volumes,
+            used_volume_names: used_names,
+            ..
+        } = self;
         let find = |name: &String| volumes.iter().find(|(volume, _)| volume == name).cloned();
-        used.iter().filter_map(find).collect()
+        used_names.iter().filter_map(find).collect()
     }
 
-    /// Parses the containers of one list. `place` applies to the containers without a `podInjectPolicy`.
+    /// Parses the containers of one list. `default_order` applies to the containers without a `podInjectPolicy`.
     pub(super) fn sidecars(
         &mut self,
         list: &str,
         containers: Vec<Map<String, Value>>,
-        place: ContainerOrder,
+        default_order: ContainerOrder,
     ) -> Vec<Sidecar> {
         let mut sidecars = Vec::with_capacity(containers.len());
         for (index, container) in containers.into_iter().enumerate() {
             let at = pointer!["sidecarSet", list, index];
-            sidecars.extend(self.sidecar(container, place, &at));
+            sidecars.extend(self.sidecar(container, default_order, &at));
         }
         sidecars
     }
@@ -208,11 +212,11 @@ impl<'a> ContainerReader<'a> {
     fn sidecar(
         &mut self,
         mut container: Map<String, Value>,
-        place: ContainerOrder,
+        default_order: ContainerOrder,
         at: &Pointer,
     ) -> Option<Sidecar> {
         container.remove("upgradeStrategy");
-        let place = part(&mut container, "podInjectPolicy", at, self.errors).unwrap_or(place);
+        let order = part(&mut container, "podInjectPolicy", at, self.errors).unwrap_or(default_order);
         let mut shares = |key: &str| {
             let sharing: Option<VolumeSharing> = part(&mut container, key, at, self.errors);
             sharing.is_some_and(|sharing| sharing.kind == ShareVolume::Enabled)
@@ -227,10 +231,11 @@ impl<'a> ContainerReader<'a> {
                 "resources that are computed from those of the Pod need OpenKruise; write `resources`";
             self.errors.push(pointer![at; "resourcesPolicy"], message);
         }
-        let written: Option<Vec<WrittenTransfer>> = part(&mut container, "transferEnv", at, self.errors);
+        let written_transfers: Option<Vec<WrittenTransfer>> =
+            part(&mut container, "transferEnv", at, self.errors);
         let mut transfers = Vec::new();
-        for (number, written) in written.into_iter().flatten().enumerate() {
-            match transfer(written) {
+        for (number, written_transfer) in written_transfers.into_iter().flatten().enumerate() {
+            match transfer(written_transfer) {
                 Ok(transfer) => transfers.push(transfer),
                 Err(message) => self.errors.push(pointer![at; "transferEnv", number], message),
             }
@@ -242,7 +247,7 @@ impl<'a> ContainerReader<'a> {
                 .push(at, "the container has no name; give it a `name`");
             return None;
         }
-        if !self.taken.insert(name.to_owned()) {
+        if !self.container_names.insert(name.to_owned()) {
             let message = format!("another container has the name \"{name}\"; rename one");
             self.errors.push(at, message);
             return None;
@@ -252,7 +257,7 @@ impl<'a> ContainerReader<'a> {
         mark_as_injected(&mut container);
         Some(Sidecar {
             name,
-            place,
+            order,
             shares_volumes,
             shares_devices,
             transfers,
@@ -274,8 +279,8 @@ impl<'a> ContainerReader<'a> {
                 if !self.volumes.iter().any(|(volume, _)| volume == name) {
                     let message = format!("the SidecarSet has no volume \"{name}\"; add it to `volumes`");
                     self.errors.push(pointer![at; key, index, "name"], message);
-                } else if !self.used.iter().any(|used| used == name) {
-                    self.used.push(name.to_owned());
+                } else if !self.used_volume_names.iter().any(|used_name| used_name == name) {
+                    self.used_volume_names.push(name.to_owned());
                 }
             }
         }
@@ -312,13 +317,13 @@ fn mark_as_injected(container: &mut Map<String, Value>) {
     }
 }
 
-fn transfer(written: WrittenTransfer) -> Result<TransferEnv, String> {
+fn transfer(written_transfer: WrittenTransfer) -> Result<TransferEnv, String> {
     let WrittenTransfer {
         source_container_name,
         source_container_name_from,
         env_name,
         env_names,
-    } = written;
+    } = written_transfer;
     let source = match source_container_name_from {
         Some(NameFrom { field_ref }) => field(&field_ref)?,
         None => ContainerName::Is(source_container_name),

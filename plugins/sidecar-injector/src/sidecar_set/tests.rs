@@ -91,9 +91,13 @@ fn containers_are_injected_in_the_order_of_openkruise() {
         names(&pod, "containers"),
         ["b", "first", "second", "web", "same", "z-after", "a-after"]
     );
-    let replaced = &pod["spec"]["containers"][4];
+    let replaced_container = &pod["spec"]["containers"][4];
     assert_eq!(
-        (&replaced["name"], &replaced["image"], &replaced["env"]),
+        (
+            &replaced_container["name"],
+            &replaced_container["image"],
+            &replaced_container["env"]
+        ),
         (&json!("same"), &json!(null), &json!([mark()]))
     );
     assert_eq!(
@@ -115,8 +119,8 @@ fn a_second_injection_of_a_sidecar_set_changes_nothing() {
 
 #[test]
 fn raw_block_devices_of_the_pod_are_shared() {
-    let own = json!({"name": "own", "persistentVolumeClaim": {"claimName": "own"}});
-    let set = json!({"name": "a", "volumes": [own], "containers": [{
+    let own_volume = json!({"name": "own", "persistentVolumeClaim": {"claimName": "own"}});
+    let set = json!({"name": "a", "volumes": [own_volume], "containers": [{
         "name": "agent",
         "shareVolumeDevicePolicy": {"type": "enabled"},
         "volumeDevices": [{"name": "own", "devicePath": "/dev/taken"}],
@@ -135,7 +139,7 @@ fn raw_block_devices_of_the_pod_are_shared() {
         device("c", "/dev/c")
     ]);
     assert_eq!(agent["volumeDevices"], expected);
-    assert_eq!(injected["spec"]["volumes"], json!([own]));
+    assert_eq!(injected["spec"]["volumes"], json!([own_volume]));
 }
 
 #[test]
@@ -204,9 +208,10 @@ fn annotations_are_added_to_the_pod_according_to_their_patch_policy() {
     };
     let after = injected(std::slice::from_ref(&set), pod("{\"y\":2,\"gone\":3}"));
     let mut annotations = after["metadata"]["annotations"].clone();
-    let merged = annotations["oom"].take();
-    let merged: Value = admittance_sdk::serde_json::from_str(merged.as_str().expect("a text")).unwrap();
-    assert_eq!(merged, json!({"x": 1, "y": 2}));
+    let merged_text = annotations["oom"].take();
+    let merged_object: Value =
+        admittance_sdk::serde_json::from_str(merged_text.as_str().expect("a text")).unwrap();
+    assert_eq!(merged_object, json!({"x": 1, "y": 2}));
     assert_eq!(
         annotations,
         json!({"kept": "old", "added": "new", "replaced": "new", "oom": null, "fresh": "{\"x\":1}",
@@ -332,11 +337,11 @@ fn every_mistake_is_reported_with_its_path() {
     ] {
         let settings = json!({ "sidecarSet": set });
         let errors = testing::configure::<SidecarInjector>(&settings).unwrap_err();
-        let found = errors
+        let reported_error = errors
             .iter()
             .find(|error| error.pointer() == pointer)
             .unwrap_or_else(|| panic!("{pointer} of {errors}"));
-        assert!(found.message().contains(says), "{errors}");
+        assert!(reported_error.message().contains(says), "{errors}");
     }
     let settings = json!({"sidecarSet": {"name": "a", "containers": [{"name": "x"}]}, "labels": {"a": "b"}});
     let errors = testing::configure::<SidecarInjector>(&settings).unwrap_err();

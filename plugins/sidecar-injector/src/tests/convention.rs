@@ -4,7 +4,7 @@
 use super::*;
 
 const ASK: &str = "sidecar-injector-webhook.morven.me/inject";
-const DONE: &str = "sidecar-injector-webhook.morven.me/status";
+const MORVEN_STATUS: &str = "sidecar-injector-webhook.morven.me/status";
 
 /// Returns the value of `sidecarconfig.yaml`, from the file `deploy/configmap.yaml` of
 /// `morvencao/kube-sidecar-injector`.
@@ -77,7 +77,10 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             let list = after["spec"][list].as_array().cloned().unwrap_or_default();
             assert_eq!(list, expected, "{name}");
         }
-        assert_eq!(after["metadata"]["annotations"][DONE], "injected", "{name}");
+        assert_eq!(
+            after["metadata"]["annotations"][MORVEN_STATUS], "injected",
+            "{name}"
+        );
         assert_eq!(
             run(&settings, testing::create(&after)).patch(),
             None,
@@ -120,8 +123,8 @@ fn missing_image_pull_secrets_are_added() {
     }
     let wrong = json!({"imagePullSecrets": [{"name": "a"}, {"name": "a"}, {}]});
     let errors = testing::configure::<SidecarInjector>(wrong).expect_err("they are wrong");
-    let places: Vec<&str> = errors.iter().map(|error| error.pointer()).collect();
-    assert_eq!(places, ["/imagePullSecrets/1", "/imagePullSecrets/2"]);
+    let pointers: Vec<&str> = errors.iter().map(|error| error.pointer()).collect();
+    assert_eq!(pointers, ["/imagePullSecrets/1", "/imagePullSecrets/2"]);
 }
 
 /// kube-sidecar-injector injects by default since its commit 612007d of 2022. Before, workloads had to opt in.
@@ -130,9 +133,9 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
     let usual = json!({});
     let opt_in = json!({"mode": "optIn"});
     let always = json!({"mode": "always"});
-    let own = json!({"convention": "admittance"});
-    let whole = json!({"convention": "kubeSidecarInjector"});
-    let whole_opt_in = json!({"convention": "kubeSidecarInjector", "mode": "optIn"});
+    let admittance_convention = json!({"convention": "admittance"});
+    let kube_convention = json!({"convention": "kubeSidecarInjector"});
+    let kube_opt_in = json!({"convention": "kubeSidecarInjector", "mode": "optIn"});
     // The annotations of a workload. After them, whether the plugin injects with each of the six settings, in the order
     // in which they are defined above.
     let table: [(Value, [bool; 6]); 20] = [
@@ -151,19 +154,19 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
         (json!({ASK: ""}), [true, false, true, true, true, false]),
         (json!({ASK: null}), [true, false, true, true, true, false]),
         (
-            json!({ASK: "yes", DONE: "injected"}),
+            json!({ASK: "yes", MORVEN_STATUS: "injected"}),
             [false, false, true, true, false, false],
         ),
         (
-            json!({ASK: "yes", DONE: "Injected"}),
+            json!({ASK: "yes", MORVEN_STATUS: "Injected"}),
             [false, false, true, true, false, false],
         ),
         (
-            json!({DONE: "injected"}),
+            json!({MORVEN_STATUS: "injected"}),
             [false, false, true, true, false, false],
         ),
         (
-            json!({ASK: "yes", DONE: "failed"}),
+            json!({ASK: "yes", MORVEN_STATUS: "failed"}),
             [true, true, true, true, true, true],
         ),
         // The last two columns are for the convention `kubeSidecarInjector`. With this convention, only
@@ -179,9 +182,16 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
     ];
     for (annotations, expected) in table {
         let pod = in_namespace(pod(annotations.clone()), "shop");
-        for (more, expected) in [&usual, &opt_in, &always, &own, &whole, &whole_opt_in]
-            .into_iter()
-            .zip(expected)
+        for (more, expected) in [
+            &usual,
+            &opt_in,
+            &always,
+            &admittance_convention,
+            &kube_convention,
+            &kube_opt_in,
+        ]
+        .into_iter()
+        .zip(expected)
         {
             let outcome = run(&with(sidecarconfig(), more), testing::create(&pod));
             let containers = outcome
@@ -216,14 +226,14 @@ fn annotations_with_an_unknown_value_cause_warnings() {
 fn system_namespaces_are_not_injected() {
     let usual = json!({});
     let opt_in = json!({"mode": "optIn"});
-    let whole = json!({"convention": "kubeSidecarInjector"});
-    let whole_always = json!({"convention": "kubeSidecarInjector", "mode": "always"});
+    let kube_convention = json!({"convention": "kubeSidecarInjector"});
+    let kube_always = json!({"convention": "kubeSidecarInjector", "mode": "always"});
     let table = [
-        ("kube-system", &whole, json!({ASK: "yes"}), false),
-        ("kube-public", &whole, json!({ASK: "yes"}), false),
-        ("kube-public", &whole_always, json!({}), false),
-        ("kube-node-lease", &whole, json!({ASK: "yes"}), true),
-        ("shop", &whole, json!({ASK: "yes"}), true),
+        ("kube-system", &kube_convention, json!({ASK: "yes"}), false),
+        ("kube-public", &kube_convention, json!({ASK: "yes"}), false),
+        ("kube-public", &kube_always, json!({}), false),
+        ("kube-node-lease", &kube_convention, json!({ASK: "yes"}), true),
+        ("shop", &kube_convention, json!({ASK: "yes"}), true),
         // By default, kube-sidecar-injector's annotation cannot ask for the injection in this namespace.
         ("kube-system", &usual, json!({ASK: "yes"}), false),
         ("kube-system", &opt_in, json!({ASK: "yes"}), false),
@@ -244,43 +254,56 @@ fn system_namespaces_are_not_injected() {
 /// kube-sidecar-injector's own patch loses annotations, because it replaces all of them with a map of one key.
 #[test]
 fn an_injection_keeps_the_other_annotations() {
-    let whole = with(sidecarconfig(), &json!({"convention": "kubeSidecarInjector"}));
+    let kube_settings = with(sidecarconfig(), &json!({"convention": "kubeSidecarInjector"}));
     let both = sidecarconfig();
     let list = "sidecar-nginx";
     let odd = json!({"a/b": "1", "c~d": "2", "~1": "3", "e~0/f": "4", "": "5", "g\"h\\i": "6"});
     // (case, settings, metadata, expected annotations after the injection)
     let table = [
-        ("absent metadata", &whole, json!(null), json!({DONE: "injected"})),
-        ("absent", &whole, json!({"name": "p"}), json!({DONE: "injected"})),
+        (
+            "absent metadata",
+            &kube_settings,
+            json!(null),
+            json!({MORVEN_STATUS: "injected"}),
+        ),
+        (
+            "absent",
+            &kube_settings,
+            json!({"name": "p"}),
+            json!({MORVEN_STATUS: "injected"}),
+        ),
         (
             "null",
-            &whole,
+            &kube_settings,
             json!({"annotations": null}),
-            json!({DONE: "injected"}),
+            json!({MORVEN_STATUS: "injected"}),
         ),
         (
             "empty",
-            &whole,
+            &kube_settings,
             json!({"annotations": {}}),
-            json!({DONE: "injected"}),
+            json!({MORVEN_STATUS: "injected"}),
         ),
         (
             "keys that a pointer escapes",
-            &whole,
+            &kube_settings,
             json!({"annotations": odd}),
-            with(odd.clone(), &json!({DONE: "injected"})),
+            with(odd.clone(), &json!({MORVEN_STATUS: "injected"})),
         ),
         (
             "a status that says something else",
-            &whole,
-            json!({"annotations": {"a/b": "1", DONE: "failed"}}),
-            json!({"a/b": "1", DONE: "injected"}),
+            &kube_settings,
+            json!({"annotations": {"a/b": "1", MORVEN_STATUS: "failed"}}),
+            json!({"a/b": "1", MORVEN_STATUS: "injected"}),
         ),
         (
             "both, asked by its annotation",
             &both,
             json!({"annotations": with(odd.clone(), &json!({ASK: "yes"}))}),
-            with(odd.clone(), &json!({ASK: "yes", DONE: "injected", STATUS: list})),
+            with(
+                odd.clone(),
+                &json!({ASK: "yes", MORVEN_STATUS: "injected", STATUS: list}),
+            ),
         ),
         (
             "both, not asked",
@@ -329,7 +352,10 @@ fn pods_of_an_injected_workload_are_not_injected_again() {
         let settings = with(sidecarconfig(), &more);
         let after = injected(&settings, deployment.clone());
         let template = &after["spec"]["template"];
-        assert_eq!(template["metadata"]["annotations"][DONE], "injected", "{more}");
+        assert_eq!(
+            template["metadata"]["annotations"][MORVEN_STATUS], "injected",
+            "{more}"
+        );
         assert_eq!(
             template["spec"]["containers"][0]["name"], "sidecar-nginx",
             "{more}"
@@ -341,25 +367,25 @@ fn pods_of_an_injected_workload_are_not_injected_again() {
 
 #[test]
 fn annotation_names_in_the_settings_take_precedence() {
-    let renamed = json!({"annotation": ASK, "statusAnnotation": DONE});
-    let added = json!({"annotations": {DONE: "injected"}});
+    let renamed = json!({"annotation": ASK, "statusAnnotation": MORVEN_STATUS});
+    let added = json!({"annotations": {MORVEN_STATUS: "injected"}});
     let other = json!({"convention": "kubeSidecarInjector", "annotation": "x.io/inject", "statusAnnotation": "x.io/status"});
     // (settings, annotations before, expected annotations after or `None` if nothing is injected)
     let table = [
         (
             &renamed,
             json!({ASK: "yes"}),
-            Some(json!({ASK: "yes", DONE: "sidecar-nginx"})),
+            Some(json!({ASK: "yes", MORVEN_STATUS: "sidecar-nginx"})),
         ),
         (
             &renamed,
-            json!({DONE: "injected"}),
-            Some(json!({DONE: "injected"})),
+            json!({MORVEN_STATUS: "injected"}),
+            Some(json!({MORVEN_STATUS: "injected"})),
         ),
         (
             &added,
             json!({ASK: "no"}),
-            Some(json!({ASK: "no", DONE: "injected", STATUS: "sidecar-nginx"})),
+            Some(json!({ASK: "no", MORVEN_STATUS: "injected", STATUS: "sidecar-nginx"})),
         ),
         (
             &other,
@@ -388,7 +414,7 @@ fn annotation_names_in_the_settings_take_precedence() {
             );
         }
     }
-    let clash = json!({"convention": "kubeSidecarInjector", "annotation": DONE, "annotations": {DONE: "x"}});
+    let clash = json!({"convention": "kubeSidecarInjector", "annotation": MORVEN_STATUS, "annotations": {MORVEN_STATUS: "x"}});
     let errors =
         testing::configure::<SidecarInjector>(with(sidecarconfig(), &clash)).expect_err("they are wrong");
     assert_eq!(errors.len(), 3, "{errors}");
@@ -404,7 +430,7 @@ fn the_settings_schema_describes_the_annotation_conventions() {
         "both",
         "sidecarconfig.yaml",
         ASK,
-        DONE,
+        MORVEN_STATUS,
     ] {
         assert!(schema.contains(part), "{part}: {schema}");
     }

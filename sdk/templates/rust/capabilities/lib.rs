@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn mistakes_in_the_settings_are_reported() {
         let errors = testing::configure::<NamespaceLabel>(json!({"label": ""})).err().unwrap();
-        let places: Vec<_> = errors.iter().map(|error| error.pointer()).collect();
-        assert_eq!(places, ["/label"]);
+        let pointers: Vec<_> = errors.iter().map(|error| error.pointer()).collect();
+        assert_eq!(pointers, ["/label"]);
     }
 }

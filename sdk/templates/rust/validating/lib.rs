@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn every_mistake_in_the_settings_is_reported() {
         let errors = testing::configure::<RequireLabel>(json!({"label": "", "values": [""]})).err().unwrap();
-        let places: Vec<_> = errors.iter().map(|error| error.pointer()).collect();
-        assert_eq!(places, ["/label", "/values/0"]);
+        let pointers: Vec<_> = errors.iter().map(|error| error.pointer()).collect();
+        assert_eq!(pointers, ["/label", "/values/0"]);
     }
 }

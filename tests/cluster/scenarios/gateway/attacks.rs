@@ -59,22 +59,22 @@ async fn raw(scene: &Scene, head: &str) -> String {
     let connector = TlsConnector::from(Arc::new(config));
     let mut stream = connector.connect(name, stream).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
-    let mut read = Vec::new();
+    let mut response = Vec::new();
     let reading = async {
-        while !is_complete(&read) {
+        while !is_complete(&response) {
             let mut buffer = [0; 4096];
             match stream.read(&mut buffer).await {
-                Ok(length) if length > 0 => read.extend_from_slice(&buffer[..length]),
+                Ok(length) if length > 0 => response.extend_from_slice(&buffer[..length]),
                 _ => break,
             }
         }
     };
     timeout(NEVER, reading).await.unwrap();
-    String::from_utf8_lossy(&read).into_owned()
+    String::from_utf8_lossy(&response).into_owned()
 }
 
-fn is_complete(read: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(read).to_ascii_lowercase();
+fn is_complete(response: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(response).to_ascii_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
         return false;
     };

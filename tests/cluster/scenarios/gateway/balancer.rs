@@ -30,11 +30,11 @@ impl ConnectionBalancer {
         let address = listener.local_addr().unwrap();
         let gateways: Arc<Mutex<Vec<String>>> = Arc::default();
         let mut passing = JoinSet::new();
-        let known = gateways.clone();
+        let shared_gateways = gateways.clone();
         passing.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let gateways = known.lock().unwrap().clone();
+                let gateways = shared_gateways.lock().unwrap().clone();
                 connections.spawn(pass(stream, gateways));
             }
         });

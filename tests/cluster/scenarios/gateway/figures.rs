@@ -16,7 +16,7 @@ const AT_ONCE: usize = 50;
 
 pub(crate) async fn measure_gateways(cluster: &Arc<TestCluster>) -> Vec<FigureRow> {
     let mut rows = Vec::new();
-    for (what, has_tunnel, has_chains) in [
+    for (title, has_tunnel, has_chains) in [
         ("a gateway, direct", false, false),
         ("a gateway, by tunnel", true, false),
         ("a gateway, by tunnel, one plugin", true, true),
@@ -26,7 +26,7 @@ pub(crate) async fn measure_gateways(cluster: &Arc<TestCluster>) -> Vec<FigureRo
             setting.chains.clear();
         }
         let gateway = GatewayScene::configured(cluster.clone(), setting).await;
-        rows.push(FigureRow::measure(what, &gateway.rest, &gateway.path("pods")).await);
+        rows.push(FigureRow::measure(title, &gateway.rest, &gateway.path("pods")).await);
     }
     rows
 }
@@ -47,19 +47,19 @@ pub(crate) async fn memory_of_watches(cluster: &Arc<TestCluster>) -> Vec<WatchMe
             [gateway.scene.running().id().unwrap(), gateway.agent.id().unwrap()]
                 .map(|process| resident_memory(process).unwrap())
         };
-        let (before, others) = (resident(), watchers(&gateway).await);
+        let (before, other_watcher_count) = (resident(), watchers(&gateway).await);
         let mut watches = Vec::new();
         for batch in 1..=WATCHES / AT_ONCE {
             watches.push(watch(&gateway, AT_ONCE));
             until("the watches of the API server", async || {
-                (watchers(&gateway).await >= others + batch * AT_ONCE).then_some(())
+                (watchers(&gateway).await >= other_watcher_count + batch * AT_ONCE).then_some(())
             })
             .await;
         }
         let after = resident();
         drop(watches);
         until("the end of the watches", async || {
-            (watchers(&gateway).await <= others).then_some(())
+            (watchers(&gateway).await <= other_watcher_count).then_some(())
         })
         .await;
         let [gateway_memory, agent_memory] =
@@ -88,11 +88,11 @@ async fn watchers(gateway: &GatewayScene) -> usize {
 
 impl fmt::Display for WatchMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let way = if self.has_tunnel { "by tunnel" } else { "direct" };
+        let route = if self.has_tunnel { "by tunnel" } else { "direct" };
         let each = |bytes: u64| bytes / u64::try_from(WATCHES).unwrap_or(1) / 1024;
         write!(
             f,
-            "{WATCHES} idle watches by a gateway, {way}: {} KiB each in the gateway",
+            "{WATCHES} idle watches by a gateway, {route}: {} KiB each in the gateway",
             each(self.gateway)
         )?;
         if self.has_tunnel {

@@ -67,8 +67,8 @@ impl GatewayLoad {
         }
         assert!(!all.created.is_empty());
         let path = format!("/api/v1/namespaces/{}/configmaps", gateway.scene.namespace);
-        let listed = gateway.scene.rest.get(&path).await.unwrap().json().unwrap();
-        let items = listed["items"].as_array().unwrap();
+        let config_maps = gateway.scene.rest.get(&path).await.unwrap().json().unwrap();
+        let items = config_maps["items"].as_array().unwrap();
         for name in &all.created {
             let is_there = items.iter().any(|item| item["metadata"]["name"] == **name);
             assert!(is_there, "{name} was created, and is not there");

@@ -195,24 +195,24 @@ impl GatewayScene {
     }
 
     pub(super) async fn with_input(&self, arguments: &str, input: &str) -> KubectlOutput {
-        let arguments = self.here(arguments);
+        let arguments = self.namespaced_arguments(arguments);
         self.alice.run_with(&arguments, input).await.unwrap()
     }
 
     pub(super) fn start_kubectl(&self, arguments: &str) -> RunningKubectl {
-        self.alice.start(&self.here(arguments)).unwrap()
+        self.alice.start(&self.namespaced_arguments(arguments)).unwrap()
     }
 
-    fn here<'a>(&'a self, arguments: &'a str) -> Vec<&'a str> {
-        let here = ["--namespace", &self.scene.namespace];
-        here.into_iter().chain(arguments.split(' ')).collect()
+    fn namespaced_arguments<'a>(&'a self, arguments: &'a str) -> Vec<&'a str> {
+        let namespace_option = ["--namespace", &self.scene.namespace];
+        namespace_option.into_iter().chain(arguments.split(' ')).collect()
     }
 
     pub(super) async fn revoke(&self) {
-        let listed = run_command(&self.scene, "tokens list alice --output json")
+        let token_list = run_command(&self.scene, "tokens list alice --output json")
             .await
             .json();
-        let id = &listed["tokens"][0]["id"];
+        let id = &token_list["tokens"][0]["id"];
         run_command(&self.scene, &format!("tokens revoke alice {id}"))
             .await
             .succeeds();
@@ -285,7 +285,7 @@ async fn install(scene: &Scene, url: &str, cluster_id: &str) {
         .split("\n---\n")
         .find(|document| document.contains("kind: ServiceAccount\n"))
         .unwrap();
-    let named = |key: &str| {
+    let account_field = |key: &str| {
         let line = account.lines().find(|line| line.trim_start().starts_with(key));
         line.unwrap()
             .trim_start()
@@ -293,7 +293,7 @@ async fn install(scene: &Scene, url: &str, cluster_id: &str) {
             .trim()
             .to_owned()
     };
-    let directory = mount(scene, &named("namespace:"), &named("name:")).await;
+    let directory = mount(scene, &account_field("namespace:"), &account_field("name:")).await;
     fs::rename(directory, scene.path("service-account")).unwrap();
 }
 
@@ -342,8 +342,8 @@ pub(super) async fn token(scene: &Scene, user: &str) -> String {
 }
 
 pub(super) async fn identifier(scene: &Scene, cluster_id: &str) -> String {
-    let listed = run_command(scene, "clusters list --output json").await.json();
-    let clusters = listed["clusters"].as_array().unwrap();
+    let cluster_list = run_command(scene, "clusters list --output json").await.json();
+    let clusters = cluster_list["clusters"].as_array().unwrap();
     let cluster = clusters
         .iter()
         .find(|cluster| cluster["id"] == cluster_id)
@@ -358,11 +358,11 @@ async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -
         token_file.display(),
         scene.path("certs/ca.pem").display()
     );
-    let printed = run_admittance(line.split(' ').map(str::to_owned).collect())
+    let output = run_admittance(line.split(' ').map(str::to_owned).collect())
         .await
         .succeeds();
     let kubeconfig = scene.path("alice.kubeconfig");
-    replace(&kubeconfig, printed.stdout.as_bytes());
+    replace(&kubeconfig, output.stdout.as_bytes());
     scene.cluster.kubectl_with(&kubeconfig).unwrap()
 }
 

@@ -94,15 +94,15 @@ pub(super) async fn open_watches(gateway: &GatewayScene, count: usize) -> Runnin
 /// Checks that each of the `count` watches ends soon with an error. Usually, the connection of the watch breaks. If the
 /// gateway has not replied to the watch yet, the gateway may also reply with an error status.
 pub(super) async fn end_with_errors(watches: &mut RunningWatches, count: usize) {
-    let ended = async {
-        let mut ended = 0;
+    let counting = async {
+        let mut ended_count = 0;
         while let Some(watch) = watches.join_next().await {
             if let Ok(reply) = watch.unwrap() {
                 assert!(!reply.status.is_success(), "{} {}", reply.status, reply.text());
             }
-            ended += 1;
+            ended_count += 1;
         }
-        ended
+        ended_count
     };
-    assert_eq!(tokio::time::timeout(SOON, ended).await.unwrap(), count);
+    assert_eq!(tokio::time::timeout(SOON, counting).await.unwrap(), count);
 }

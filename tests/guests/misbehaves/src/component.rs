@@ -72,9 +72,9 @@ fn verdict(settings: &Settings, request: &Request) -> Result<Verdict, String> {
             Verdict::Allow
         }
         Behaviour::GrowsMemory => {
-            let mut held = Vec::new();
+            let mut blocks = Vec::new();
             loop {
-                held.push(black_box(vec![1_u8; 1 << 20]));
+                blocks.push(black_box(vec![1_u8; 1 << 20]));
             }
         }
         Behaviour::FillsMemory => {
@@ -165,8 +165,8 @@ fn loop_forever() -> ! {
 
 #[expect(unconditional_recursion, reason = "this is its purpose")]
 fn recurse(depth: u64) -> u64 {
-    let here = black_box([depth; 16]);
-    recurse(black_box(depth.wrapping_add(1))).wrapping_add(here.iter().sum())
+    let frame = black_box([depth; 16]);
+    recurse(black_box(depth.wrapping_add(1))).wrapping_add(frame.iter().sum())
 }
 
 fn mistake(pointer: &str, message: &str) -> SettingsError {

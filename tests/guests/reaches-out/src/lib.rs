@@ -73,14 +73,14 @@ impl Plugin for ReachesOut {
             GuestTarget::Socket => TcpStream::connect("127.0.0.1:22").map(|stream| format!("{stream:?}")),
         };
         Ok(match reached {
-            Ok(what) => Response::deny(format!("the host allowed access to {what}")),
+            Ok(description) => Response::deny(format!("the host allowed access to {description}")),
             Err(error) => Response::allow().warn(format!("nothing there: {error}")),
         })
     }
 }
 
-fn answer(found: Result<String, cluster::Error>) -> Response {
-    match found {
+fn answer(lookup: Result<String, cluster::Error>) -> Response {
+    match lookup {
         Ok(text) => Response::deny(text),
         Err(error) => Response::allow().warn(error.to_string()),
     }
@@ -102,7 +102,7 @@ fn access() -> Result<String, cluster::Error> {
         groups: Vec::new(),
         extra: Vec::new(),
     };
-    let may = |verb: &str| {
+    let ask_access = |verb: &str| {
         CanI::new(verb, "", "secrets")
             .namespace("shop")
             .user(user.clone())
@@ -110,7 +110,7 @@ fn access() -> Result<String, cluster::Error> {
     };
     Ok(format!(
         "get {}, delete {}",
-        may("get")?.allowed,
-        may("delete")?.allowed
+        ask_access("get")?.allowed,
+        ask_access("delete")?.allowed
     ))
 }

@@ -27,9 +27,9 @@ pub(super) struct BinarySource {
 impl BinarySource {
     /// Unpacks the archive with the source, unless an interrupted build has done so.
     pub(super) fn unpack(&self, archive: &Path, reflect2: &Path) -> Result<(), Error> {
-        let done = self.directory.join(".unpacked");
+        let marker = self.directory.join(".unpacked");
         let origin = archive.display().to_string();
-        if fs::read_to_string(&done).is_ok_and(|unpacked| unpacked == origin) {
+        if fs::read_to_string(&marker).is_ok_and(|unpacked| unpacked == origin) {
             return Ok(());
         }
         remove_directory(&self.directory)?;
@@ -45,7 +45,7 @@ impl BinarySource {
         let mut copy = Command::new("cp");
         copy.arg("--recursive").args([reflect2, &replaced]);
         run_logged(&mut copy, &self.log)?;
-        fs::write(&done, origin).map_err(at(&done))
+        fs::write(&marker, origin).map_err(at(&marker))
     }
 
     pub(super) fn compile(&self, name: &str) -> Result<PathBuf, Error> {

@@ -92,8 +92,8 @@ fn fill(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
 }
 
 fn libraries(contents: &PackageContents) -> Result<Vec<PathBuf>, Error> {
-    let listed = output(&mut contents.machine.list_libraries(&contents.program))?;
-    let paths = listed.lines().filter_map(|line| {
+    let listing = output(&mut contents.machine.list_libraries(&contents.program))?;
+    let paths = listing.lines().filter_map(|line| {
         let path = line
             .split_once("=> ")
             .map_or(line, |(_, path)| path)

@@ -3,7 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
-use super::ran;
+use super::assert_rows;
 use crate::kubernetes::{
     hooks::{HookAnswer, Hooks, configuration},
     server::{POD, ReviewedResource, Server},
@@ -42,7 +42,7 @@ fn answer(version: &str, response: &Value) -> Value {
 }
 
 /// Returns a webhook's answer that allows the request. The members of `with` are added, or replace the default members.
-fn allowed(version: &str, with: &Value) -> Value {
+fn allow_answer(version: &str, with: &Value) -> Value {
     let mut response = json!({"uid": "UID", "allowed": true});
     response
         .as_object_mut()
@@ -57,7 +57,7 @@ fn answers() -> Vec<AnswerRow> {
     let none = json!({});
     let noted = json!({"auditAnnotations": {"foo": "bar"}});
     let patched = json!({"patch": patch(), "patchType": "JSONPatch"});
-    let denied = |version| {
+    let deny_answer = |version| {
         let status = json!({"status": "Failure", "message": "unauthorized", "code": 401});
         answer(
             version,
@@ -70,38 +70,56 @@ fn answers() -> Vec<AnswerRow> {
         })
     };
     vec![
-        ("C5.1", VALIDATING, "v1", allowed("v1", &none), Allowed),
-        ("C5.2", VALIDATING, "v1beta1", allowed("v1beta1", &none), Allowed),
-        ("C5.3", MUTATING, "v1", allowed("v1", &none), Allowed),
-        ("C5.4", MUTATING, "v1beta1", allowed("v1beta1", &none), Allowed),
+        ("C5.1", VALIDATING, "v1", allow_answer("v1", &none), Allowed),
+        (
+            "C5.2",
+            VALIDATING,
+            "v1beta1",
+            allow_answer("v1beta1", &none),
+            Allowed,
+        ),
+        ("C5.3", MUTATING, "v1", allow_answer("v1", &none), Allowed),
+        (
+            "C5.4",
+            MUTATING,
+            "v1beta1",
+            allow_answer("v1beta1", &none),
+            Allowed,
+        ),
         (
             "C5.5",
             VALIDATING,
             "v1",
-            allowed("v1", &noted),
+            allow_answer("v1", &noted),
             Noted("foo", "bar"),
         ),
         (
             "C5.6",
             MUTATING,
             "v1beta1",
-            allowed("v1beta1", &noted),
+            allow_answer("v1beta1", &noted),
             Noted("foo", "bar"),
         ),
-        ("C5.7", MUTATING, "v1", allowed("v1", &patched), Changed),
-        ("C5.8", MUTATING, "v1beta1", allowed("v1beta1", &patched), Changed),
+        ("C5.7", MUTATING, "v1", allow_answer("v1", &patched), Changed),
+        (
+            "C5.8",
+            MUTATING,
+            "v1beta1",
+            allow_answer("v1beta1", &patched),
+            Changed,
+        ),
         (
             "C5.9",
             VALIDATING,
             "v1",
-            denied("v1"),
+            deny_answer("v1"),
             Denied(401, "", "unauthorized"),
         ),
         (
             "C5.10",
             MUTATING,
             "v1beta1",
-            denied("v1beta1"),
+            deny_answer("v1beta1"),
             Denied(401, "", "unauthorized"),
         ),
         (
@@ -143,49 +161,49 @@ fn answers() -> Vec<AnswerRow> {
             "C5.16",
             VALIDATING,
             "v1",
-            allowed("v1", &json!({"uid": "other"})),
+            allow_answer("v1", &json!({"uid": "other"})),
             Invalid("found \"other\""),
         ),
         (
             "C5.17",
             MUTATING,
             "v1",
-            allowed("v1", &json!({"patch": patch()})),
+            allow_answer("v1", &json!({"patch": patch()})),
             Invalid("no `response.patchType`"),
         ),
         (
             "C5.18",
             MUTATING,
             "v1",
-            allowed("v1", &json!({"patchType": "JSONPatch"})),
+            allow_answer("v1", &json!({"patchType": "JSONPatch"})),
             Invalid("no `response.patch`"),
         ),
         (
             "C5.19",
             MUTATING,
             "v1",
-            allowed("v1", &json!({"patch": patch(), "patchType": ""})),
+            allow_answer("v1", &json!({"patch": patch(), "patchType": ""})),
             Invalid("`response.patchType` is empty"),
         ),
         (
             "C5.20",
             MUTATING,
             "v1",
-            allowed("v1", &json!({"patch": patch(), "patchType": "MergePatch"})),
+            allow_answer("v1", &json!({"patch": patch(), "patchType": "MergePatch"})),
             Invalid("\"MergePatch\""),
         ),
         (
             "C5.21",
             VALIDATING,
             "v1",
-            allowed("v1", &patched),
+            allow_answer("v1", &patched),
             Invalid("there is `response.patch`"),
         ),
         (
             "C5.22",
             VALIDATING,
             "v1",
-            allowed("v1", &json!({"patchType": "JSONPatch"})),
+            allow_answer("v1", &json!({"patchType": "JSONPatch"})),
             Invalid("there is `response.patchType`"),
         ),
         (
@@ -199,35 +217,36 @@ fn answers() -> Vec<AnswerRow> {
             "C5.24",
             VALIDATING,
             "v1beta1",
-            allowed("v1beta1", &json!({"uid": "other"})),
+            allow_answer("v1beta1", &json!({"uid": "other"})),
             Allowed,
         ),
         (
             "C5.25",
             VALIDATING,
             "v1beta1",
-            allowed("v1beta1", &patched),
+            allow_answer("v1beta1", &patched),
             Allowed,
         ),
         (
             "C5.26",
             MUTATING,
             "v1beta1",
-            allowed("v1beta1", &json!({"patch": patch(), "patchType": ""})),
+            allow_answer("v1beta1", &json!({"patch": patch(), "patchType": ""})),
             Changed,
         ),
         (
             "C5.27",
             MUTATING,
             "v1beta1",
-            allowed("v1beta1", &json!({"patch": patch(), "patchType": "MergePatch"})),
+            allow_answer("v1beta1", &json!({"patch": patch(), "patchType": "MergePatch"})),
             Changed,
         ),
     ]
 }
 
 fn denials() -> Vec<AnswerRow> {
-    let denied = |status: Value| answer("v1", &json!({"uid": "UID", "allowed": false, "status": status}));
+    let deny_answer =
+        |status: Value| answer("v1", &json!({"uid": "UID", "allowed": false, "status": status}));
     let rows = [
         ("C6.1", json!(null), Denied(400, "", NO_EXPLANATION)),
         (
@@ -263,7 +282,7 @@ fn denials() -> Vec<AnswerRow> {
             Denied(403, "", NO_EXPLANATION),
         ),
     ];
-    let row = |(name, status, expected)| (name, "Validating", "v1", denied(status), expected);
+    let row = |(name, status, expected)| (name, "Validating", "v1", deny_answer(status), expected);
     rows.map(row).to_vec()
 }
 
@@ -271,10 +290,10 @@ fn denials() -> Vec<AnswerRow> {
 async fn answers_of_webhooks_are_validated() {
     let rows = [answers(), denials()].concat();
     let directory = tempfile::tempdir().unwrap();
-    let told = rows.clone();
+    let hook_rows = rows.clone();
     let hooks = Hooks::start(directory.path(), move |call, _| {
         let name = call.path.trim_start_matches('/').to_uppercase();
-        let (.., answer, _) = told.iter().find(|(row, ..)| *row == name).unwrap();
+        let (.., answer, _) = hook_rows.iter().find(|(row, ..)| *row == name).unwrap();
         let uid = call.review["request"]["uid"].as_str().unwrap();
         let answer = answer.to_string().replace("UID", uid);
         async move { HookAnswer::Text(200, answer) }
@@ -339,15 +358,15 @@ async fn answers_of_webhooks_are_validated() {
             );
         }
     }
-    let sent = requests().await;
-    ran(
+    let request_rows = requests().await;
+    assert_rows(
         "C5",
         rows.iter()
             .map(|(name, ..)| *name)
             .filter(|name| name.starts_with("C5."))
-            .chain(sent),
+            .chain(request_rows),
     );
-    ran(
+    assert_rows(
         "C6",
         rows.iter()
             .map(|(name, ..)| *name)

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::ran;
+use super::assert_rows;
 use crate::kubernetes::{
     hooks::{Arrivals, HookAnswer, HookCall, Hooks, configuration, rule},
     server::{POD, ReviewedResource, Server, request},
@@ -43,24 +43,27 @@ async fn webhook_connections_are_pooled_by_server_and_authority() {
     let server = Server::start(&hooks.resolve(), &documents).await;
     let rows = ["c3.1", "c3.2", "c3.3", "c3.4", "c3.5"];
     assert_eq!(one_by_one(&server, &hooks, &rows).await, [0, 0, 0, 1, 1]);
-    ran("C3", ["C3.1", "C3.2", "C3.3", "C3.4", "C3.5"]);
+    assert_rows("C3", ["C3.1", "C3.2", "C3.3", "C3.4", "C3.5"]);
 }
 
 /// Sends concurrent reviews. Returns the indices of the connections on which the webhook was called.
 async fn at_once(server: &Arc<Server>, hooks: &Hooks) -> BTreeSet<usize> {
-    let before = hooks.calls("/").len();
-    let mut sent = JoinSet::new();
+    let earlier_count = hooks.calls("/").len();
+    let mut tasks = JoinSet::new();
     for number in 0..CALLS {
         let server = server.clone();
-        sent.spawn(async move {
+        tasks.spawn(async move {
             let review = POD.review(&format!("u{number}"));
             assert!(server.review("/validate/together", &review).await.is_allowed());
         });
     }
-    sent.join_all().await;
+    tasks.join_all().await;
     let calls = hooks.calls("/");
-    assert_eq!(calls.len(), before + CALLS);
-    calls[before..].iter().map(|call| call.connection).collect()
+    assert_eq!(calls.len(), earlier_count + CALLS);
+    calls[earlier_count..]
+        .iter()
+        .map(|call| call.connection)
+        .collect()
 }
 
 async fn calling_together(protocol: &str) -> (Arc<Server>, Hooks) {
@@ -83,14 +86,14 @@ async fn ten_webhook_calls_run_concurrently() {
     assert_eq!(opened.len(), CALLS, "none waits for another");
     // A connection returns to the pool a moment after its reply. If the next calls begin before that, they open new
     // connections. So the calls are repeated five times, and at least once, they must open no connection.
-    let mut known = opened;
+    let mut earlier_connections = opened;
     let mut opens_none = false;
     for _ in 0..5 {
-        let used = at_once(&server, &hooks).await;
-        opens_none |= used.is_subset(&known);
-        known.extend(used);
+        let used_connections = at_once(&server, &hooks).await;
+        opens_none |= used_connections.is_subset(&earlier_connections);
+        earlier_connections.extend(used_connections);
     }
-    assert!(opens_none, "{known:?}");
+    assert!(opens_none, "{earlier_connections:?}");
 
     let (server, hooks) = calling_together("h2").await;
     // The first call opens a connection and agrees with the server on HTTP/2, so later calls can share it.
@@ -99,7 +102,7 @@ async fn ten_webhook_calls_run_concurrently() {
         assert_eq!(at_once(&server, &hooks).await, BTreeSet::from([0]));
     }
     webhook_configurations_and_access_reviews_call_no_webhook().await;
-    ran("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
+    assert_rows("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
 }
 
 /// No webhook is called for a request that writes a webhook configuration, so that a user can always remove the
@@ -193,7 +196,7 @@ async fn a_dry_run_refused_for_side_effects_calls_no_webhook() {
     review["request"]["dryRun"] = json!(true);
     assert_eq!(server.review("/admit", &review).await.code(), 400);
     assert!(hooks.calls("/").is_empty());
-    ran("C4", ["C4.3"]);
+    assert_rows("C4", ["C4.3"]);
 }
 
 #[tokio::test]
@@ -265,7 +268,7 @@ async fn webhooks_get_the_timeout_of_the_caller() {
         resource: "serial.example/v1/things",
         ..POD
     };
-    let told = |path: &str| -> Vec<u64> {
+    let timeouts = |path: &str| -> Vec<u64> {
         let mut calls = hooks.calls(path);
         calls.sort_by(|a, b| a.path.cmp(&b.path));
         calls.iter().map(|call| call.timeout).collect()
@@ -279,9 +282,9 @@ async fn webhooks_get_the_timeout_of_the_caller() {
     for allowed in [&long, &short, &all] {
         assert_eq!(allowed["response"]["allowed"], true, "{allowed}");
     }
-    assert_eq!((told("/long"), told("/short")), (vec![10], vec![5]));
+    assert_eq!((timeouts("/long"), timeouts("/short")), (vec![10], vec![5]));
 
-    let serial = told("/serial");
+    let serial = timeouts("/serial");
     assert_eq!((serial[0], serial[1], serial[3]), (20, 5, 5), "{serial:?}");
     assert!(
         serial[2] < 20 && serial[4] <= serial[2],
@@ -296,5 +299,5 @@ async fn webhooks_get_the_timeout_of_the_caller() {
 
     assert_eq!(late["response"]["status"]["code"], 504, "{late}");
     assert_eq!(hooks.calls("/late").len(), 1);
-    ran("C13", ["C13.1", "C13.2", "C13.3", "C13.4", "C13.5"]);
+    assert_rows("C13", ["C13.1", "C13.2", "C13.3", "C13.4", "C13.5"]);
 }

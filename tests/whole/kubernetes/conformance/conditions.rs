@@ -3,7 +3,7 @@
 use admittance_tests::Admittance;
 use serde_json::{Value, json};
 
-use super::ran;
+use super::assert_rows;
 use crate::{
     kubernetes::{
         hooks::{HookAnswer, Hooks, configuration},
@@ -65,27 +65,27 @@ async fn match_conditions_are_evaluated_before_a_webhook_is_called() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::allow() }).await;
     let mut documents = String::new();
-    let place = |index: usize, row: &str| format!("{index}.{}", row.to_lowercase());
+    let configuration_name = |index: usize, row: &str| format!("{index}.{}", row.to_lowercase());
     for phase in ["Mutating", "Validating"] {
         for (index, (row, expressions, policy, _)) in ROWS.iter().enumerate() {
             let mut with = json!({"matchConditions": conditions(expressions)});
             if let Some(policy) = policy {
                 with["failurePolicy"] = json!(policy);
             }
-            let place = place(index, row);
-            let path = format!("/{place}/{}", phase.to_lowercase());
-            documents += &configuration(phase, &place, &[hooks.webhook("a", &path, &with)]);
+            let name = configuration_name(index, row);
+            let path = format!("/{name}/{}", phase.to_lowercase());
+            documents += &configuration(phase, &name, &[hooks.webhook("a", &path, &with)]);
         }
     }
     let server = Server::start(&hooks.resolve(), &documents).await;
     for (root, phase) in [("mutate", "mutating"), ("validate", "validating")] {
         for (index, (row, .., expected)) in ROWS.iter().enumerate() {
-            let place = place(index, row);
-            let case = format!("{place} {phase}");
+            let name = configuration_name(index, row);
+            let case = format!("{name} {phase}");
             let verdict = server
-                .review(&format!("/{root}/{place}"), &POD.review(&case))
+                .review(&format!("/{root}/{name}"), &POD.review(&case))
                 .await;
-            let calls = hooks.calls(&format!("/{place}/{phase}")).len();
+            let calls = hooks.calls(&format!("/{name}/{phase}")).len();
             assert_eq!(calls, usize::from(*expected == Called), "{case}");
             assert_eq!(verdict.is_allowed(), *expected != Refused, "{case}: {verdict:?}");
             let failed_open = verdict.annotation("failed-open.a.hooks.example");
@@ -103,16 +103,16 @@ async fn match_conditions_are_evaluated_before_a_webhook_is_called() {
             }
         }
     }
-    let read = which_are_accepted(&hooks).await;
-    ran("C10", ROWS.iter().map(|(row, ..)| *row).chain(read));
+    let document_rows = check_documents(&hooks).await;
+    assert_rows("C10", ROWS.iter().map(|(row, ..)| *row).chain(document_rows));
 }
 
 /// (case of the conformance list, match conditions, error message if the program rejects them)
 fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
-    let one = |name: &str, expression: &str| json!([{"name": name, "expression": expression}]);
-    let many = |count: usize| conditions(&vec![TRUE; count]);
+    let single_condition = |name: &str, expression: &str| json!([{"name": name, "expression": expression}]);
+    let repeated_conditions = |count: usize| conditions(&vec![TRUE; count]);
     vec![
-        ("C10.20", one("a", "true"), None),
+        ("C10.20", single_condition("a", "true"), None),
         (
             "C10.21",
             json!([
@@ -127,7 +127,7 @@ fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
         ),
         (
             "C10.22",
-            one("a", "something.else == 1"),
+            single_condition("a", "something.else == 1"),
             Some("matchConditions[0].expression"),
         ),
         (
@@ -137,7 +137,7 @@ fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
         ),
         (
             "C10.24",
-            one("a", ""),
+            single_condition("a", ""),
             Some("matchConditions[0].expression: empty"),
         ),
         (
@@ -145,7 +145,11 @@ fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
             json!([{"expression": "true"}]),
             Some("matchConditions[0].name: missing"),
         ),
-        ("C10.26", one("", "true"), Some("matchConditions[0].name: empty")),
+        (
+            "C10.26",
+            single_condition("", "true"),
+            Some("matchConditions[0].name: empty"),
+        ),
         (
             "C10.27",
             json!([{"name": "a", "expression": "true"}, {"name": "a", "expression": "true"}]),
@@ -153,20 +157,20 @@ fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
         ),
         (
             "C10.28",
-            one("not qualified", "true"),
+            single_condition("not qualified", "true"),
             Some("matchConditions[0].name: \"not qualified\""),
         ),
-        ("C10.29", many(64), None),
+        ("C10.29", repeated_conditions(64), None),
         (
             "C10.30",
-            many(65),
+            repeated_conditions(65),
             Some("matchConditions: there are 65 conditions"),
         ),
     ]
 }
 
 /// Checks for each case that the program accepts or rejects its match conditions, and returns the names of the cases.
-async fn which_are_accepted(hooks: &Hooks) -> Vec<&'static str> {
+async fn check_documents(hooks: &Hooks) -> Vec<&'static str> {
     let directory = tempfile::tempdir().unwrap();
     let documents = documents();
     for (row, conditions, _) in &documents {
@@ -182,10 +186,14 @@ async fn which_are_accepted(hooks: &Hooks) -> Vec<&'static str> {
         .await
         .unwrap();
     assert_eq!(check.code, Some(1), "{}", check.stdout);
-    for (row, _, refused) in &documents {
-        let of = format!("{row}.yaml:");
-        let lines: Vec<_> = check.stdout.lines().filter(|line| line.contains(&of)).collect();
-        match refused {
+    for (row, _, expected_message) in &documents {
+        let file_prefix = format!("{row}.yaml:");
+        let lines: Vec<_> = check
+            .stdout
+            .lines()
+            .filter(|line| line.contains(&file_prefix))
+            .collect();
+        match expected_message {
             Some(words) => assert!(lines.iter().any(|line| line.contains(words)), "{row}: {lines:?}"),
             None => assert!(lines.is_empty(), "{row}: {lines:?}"),
         }

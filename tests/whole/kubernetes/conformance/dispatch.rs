@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ran;
+use super::assert_rows;
 use crate::kubernetes::{
     hooks::{HookAnswer, Hooks, anything, configuration, rule},
     server::{POD, ReviewedResource, Server},
@@ -31,10 +31,11 @@ type DispatchRow = (
 );
 
 fn rows() -> Vec<DispatchRow> {
-    let of = |group: &str, version: &str, resource: &str| rule(&["*"], &[group], &[version], &[resource]);
-    let extensions = |resource: &str| of("extensions", "v1beta1", resource);
-    let apps = |resource: &str| of("apps", "v1beta1", resource);
-    let exact = |resource: &str| of("apps", "v1", resource);
+    let rule_for =
+        |group: &str, version: &str, resource: &str| rule(&["*"], &[group], &[version], &[resource]);
+    let extensions = |resource: &str| rule_for("extensions", "v1beta1", resource);
+    let apps = |resource: &str| rule_for("apps", "v1beta1", resource);
+    let exact = |resource: &str| rule_for("apps", "v1", resource);
     const EQUIVALENT: Option<&str> = Some("Equivalent");
     let mut rows: Vec<DispatchRow> = vec![
         ("C11.1", "v1", EQUIVALENT, vec![], DEPLOYMENT, false),
@@ -97,19 +98,23 @@ async fn webhooks_are_selected_by_rules_without_converting_objects() {
     }
     let server = Server::start(&hooks.resolve(), &documents).await;
     for (name, .., reviewed, is_called) in &rows {
-        let place = name.to_lowercase();
+        let configuration_name = name.to_lowercase();
         let review = reviewed.review(name);
-        let verdict = server.review(&format!("/validate/{place}"), &review).await;
+        let verdict = server
+            .review(&format!("/validate/{configuration_name}"), &review)
+            .await;
         assert!(verdict.is_allowed(), "{name}: {verdict:?}");
-        let calls = hooks.calls(&format!("/{place}"));
-        let mut calls = calls.iter().filter(|call| call.path == format!("/{place}"));
-        let sent = calls.next().map(|call| &call.review["request"]);
-        assert_eq!(sent, is_called.then_some(&review["request"]), "{name}");
-        assert!(calls.next().is_none(), "{name}: called once");
+        let calls = hooks.calls(&format!("/{configuration_name}"));
+        let mut exact_calls = calls
+            .iter()
+            .filter(|call| call.path == format!("/{configuration_name}"));
+        let sent_request = exact_calls.next().map(|call| &call.review["request"]);
+        assert_eq!(sent_request, is_called.then_some(&review["request"]), "{name}");
+        assert!(exact_calls.next().is_none(), "{name}: called once");
     }
     let conditions = conditions().await;
     let names = rows.iter().map(|(name, ..)| *name);
-    ran("C11", names.chain(conditions));
+    assert_rows("C11", names.chain(conditions));
 }
 
 async fn conditions() -> [&'static str; 3] {
@@ -135,12 +140,19 @@ async fn conditions() -> [&'static str; 3] {
     }
     let server = Server::start(&hooks.resolve(), &documents).await;
     for (row, _, calls, code) in ROWS {
-        let place = row.to_lowercase();
+        let configuration_name = row.to_lowercase();
         let verdict = server
-            .review(&format!("/validate/{place}"), &DEPLOYMENT.review(row))
+            .review(
+                &format!("/validate/{configuration_name}"),
+                &DEPLOYMENT.review(row),
+            )
             .await;
         assert_eq!(verdict.code(), code, "{row}: {verdict:?}");
-        assert_eq!(hooks.calls(&format!("/{place}")).len(), calls, "{row}");
+        assert_eq!(
+            hooks.calls(&format!("/{configuration_name}")).len(),
+            calls,
+            "{row}"
+        );
         if code == 403 {
             assert_eq!(verdict.response["status"]["reason"], "Forbidden", "{row}");
             let message = verdict.message();

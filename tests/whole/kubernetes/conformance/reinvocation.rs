@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ran;
+use super::assert_rows;
 use crate::kubernetes::{
     hooks::{HookAnswer, Hooks, configuration},
     server::{POD, Server},
@@ -68,21 +68,21 @@ async fn a_webhook_is_reinvoked_after_later_changes() {
     let mut documents = String::new();
     for (row, webhooks, ..) in &rows {
         let row = row.to_lowercase();
-        for place in ["one", "several"] {
-            let group = format!("{place}.{row}.example");
-            let mut made = Vec::new();
+        for layout in ["one", "several"] {
+            let group = format!("{layout}.{row}.example");
+            let mut group_webhooks = Vec::new();
             for (index, (label, with)) in webhooks.iter().enumerate() {
-                let path = format!("/{row}/{place}/{index}/{}", label.replace('=', "-"));
+                let path = format!("/{row}/{layout}/{index}/{}", label.replace('=', "-"));
                 let mut with = with.clone();
                 with["rules"] = json!([{
                     "operations": ["*"], "apiGroups": [group], "apiVersions": ["*"], "resources": ["*"],
                 }]);
-                made.push(hooks.webhook(&format!("w{index}"), &path, &with));
+                group_webhooks.push(hooks.webhook(&format!("w{index}"), &path, &with));
             }
-            if place == "one" {
-                documents += &configuration("Mutating", &group, &made);
+            if layout == "one" {
+                documents += &configuration("Mutating", &group, &group_webhooks);
             } else {
-                for (index, webhook) in made.iter().enumerate() {
+                for (index, webhook) in group_webhooks.iter().enumerate() {
                     documents += &configuration(
                         "Mutating",
                         &format!("{index}.{group}"),
@@ -94,27 +94,27 @@ async fn a_webhook_is_reinvoked_after_later_changes() {
     }
     let server = Server::start(&hooks.resolve(), &documents).await;
     for (row, webhooks, expected, labels) in &rows {
-        for place in ["one", "several"] {
-            let resource = format!("{place}.{}.example/v1/things", row.to_lowercase());
+        for layout in ["one", "several"] {
+            let resource = format!("{layout}.{}.example/v1/things", row.to_lowercase());
             let reviewed = crate::kubernetes::server::ReviewedResource {
                 resource: &resource,
                 ..POD
             };
             let review = reviewed.review(row);
             let verdict = server.review("/mutate", &review).await;
-            assert!(verdict.is_allowed(), "{row} {place}: {verdict:?}");
-            let called = |index: usize| {
+            assert!(verdict.is_allowed(), "{row} {layout}: {verdict:?}");
+            let call_count = |index: usize| {
                 hooks
-                    .calls(&format!("/{}/{place}/{index}/", row.to_lowercase()))
+                    .calls(&format!("/{}/{layout}/{index}/", row.to_lowercase()))
                     .len()
             };
-            let calls: Vec<_> = (0..webhooks.len()).map(called).collect();
-            assert_eq!(&calls, expected, "{row} {place}");
+            let calls: Vec<_> = (0..webhooks.len()).map(call_count).collect();
+            assert_eq!(&calls, expected, "{row} {layout}");
             let mut labels = labels.clone();
             labels["remove"] = json!("me");
             let object = verdict.applied_to(&review["request"]["object"]);
-            assert_eq!(object["metadata"]["labels"], labels, "{row} {place}");
+            assert_eq!(object["metadata"]["labels"], labels, "{row} {layout}");
         }
     }
-    ran("C12", rows.iter().map(|(name, ..)| *name));
+    assert_rows("C12", rows.iter().map(|(name, ..)| *name));
 }

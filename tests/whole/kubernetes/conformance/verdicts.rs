@@ -4,7 +4,7 @@ use admittance_tests::Admittance;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::ran;
+use super::assert_rows;
 use crate::{
     kubernetes::{
         hooks::{Arrivals, HookAnswer, HookCall, Hooks, configuration, rule},
@@ -412,23 +412,28 @@ fn changing_rows() -> Vec<VerdictRow> {
 struct VerdictCase {
     /// The name of the webhook configuration for this case. The path of each webhook in the configuration ends with the
     /// same name.
-    place: String,
+    configuration_name: String,
     phase: &'static str,
     document: String,
 }
 
 impl VerdictCase {
     fn new(hooks: &Hooks, row: &VerdictRow, phase: &'static str, version: &str) -> Self {
-        let place = format!("{}-{phase}-{version}", row.name).to_lowercase();
+        let configuration_name = format!("{}-{phase}-{version}", row.name).to_lowercase();
         let mut webhooks = Vec::new();
-        for (index, (what, with)) in row.webhooks.iter().enumerate() {
-            let with: Value = serde_json::from_str(&with.to_string().replace("PLACE", &place)).unwrap();
+        for (index, (behaviour, with)) in row.webhooks.iter().enumerate() {
+            let with: Value =
+                serde_json::from_str(&with.to_string().replace("PLACE", &configuration_name)).unwrap();
             let name = if with.get("plugin").is_some() {
                 "plugin"
             } else {
-                what
+                behaviour
             };
-            let mut webhook = hooks.webhook(&format!("{name}-{index}"), &format!("/{what}/{place}"), &with);
+            let mut webhook = hooks.webhook(
+                &format!("{name}-{index}"),
+                &format!("/{behaviour}/{configuration_name}"),
+                &with,
+            );
             let fields = webhook.as_object_mut().unwrap();
             fields.insert("admissionReviewVersions".into(), json!([version]));
             if with.get("plugin").is_some() {
@@ -436,26 +441,32 @@ impl VerdictCase {
             }
             webhooks.push(webhook);
         }
-        let document = configuration(phase, &place, &webhooks);
+        let document = configuration(phase, &configuration_name, &webhooks);
         Self {
-            place,
+            configuration_name,
             phase,
             document,
         }
     }
 
     async fn check(&self, server: &Server, hooks: &Hooks, row: &VerdictRow) {
-        let place = &self.place;
+        let configuration_name = &self.configuration_name;
         let is_mutating = self.phase == "Mutating";
-        let mut review = row.reviewed.review(place);
+        let mut review = row.reviewed.review(configuration_name);
         review["request"]["dryRun"] = json!(row.dry_run);
         let path = if is_mutating { "mutate" } else { "validate" };
-        let verdict = server.review(&format!("/{path}/{place}"), &review).await;
-        row.expected.check(place, &verdict, &review);
+        let verdict = server
+            .review(&format!("/{path}/{configuration_name}"), &review)
+            .await;
+        row.expected.check(configuration_name, &verdict, &review);
         let all = hooks.calls("/");
         let mut called: Vec<_> = all
             .iter()
-            .filter_map(|call| call.path.strip_suffix(&format!("/{place}"))?.strip_prefix('/'))
+            .filter_map(|call| {
+                call.path
+                    .strip_suffix(&format!("/{configuration_name}"))?
+                    .strip_prefix('/')
+            })
             .collect();
         let mut expected = row.called[usize::from(!is_mutating)].to_vec();
         if !is_mutating {
@@ -463,44 +474,44 @@ impl VerdictCase {
             called.sort_unstable();
             expected.sort_unstable();
         }
-        assert_eq!(called, expected, "{place}");
+        assert_eq!(called, expected, "{configuration_name}");
     }
 }
 
 impl RowExpectation {
     #[expect(clippy::panic, reason = "a test says what is wrong by panicking")]
-    fn check(&self, place: &str, verdict: &ReviewVerdict, review: &Value) {
+    fn check(&self, configuration_name: &str, verdict: &ReviewVerdict, review: &Value) {
         match self {
             Allowed(annotations) => {
-                assert!(verdict.is_allowed(), "{place}: {verdict:?}");
-                assert_eq!(verdict.patch(), None, "{place}");
-                let noted: Vec<_> = verdict.response["auditAnnotations"]
+                assert!(verdict.is_allowed(), "{configuration_name}: {verdict:?}");
+                assert_eq!(verdict.patch(), None, "{configuration_name}");
+                let actual_annotations: Vec<_> = verdict.response["auditAnnotations"]
                     .as_object()
                     .into_iter()
                     .flatten()
                     .map(|(key, value)| (key.as_str(), value.as_str().unwrap()))
                     .collect();
-                assert_eq!(noted, *annotations, "{place}");
+                assert_eq!(actual_annotations, *annotations, "{configuration_name}");
             }
             Changed(labels) => {
-                assert!(verdict.is_allowed(), "{place}: {verdict:?}");
+                assert!(verdict.is_allowed(), "{configuration_name}: {verdict:?}");
                 let mut expected = review["request"]["object"].clone();
                 expected["metadata"]["labels"] = labels.clone();
                 assert_eq!(
                     verdict.applied_to(&review["request"]["object"]),
                     expected,
-                    "{place}"
+                    "{configuration_name}"
                 );
             }
             Refused(code, words) => {
-                assert_eq!(verdict.code(), *code, "{place}: {verdict:?}");
+                assert_eq!(verdict.code(), *code, "{configuration_name}: {verdict:?}");
                 assert!(
                     verdict.message().contains(words),
-                    "{place}: {}",
+                    "{configuration_name}: {}",
                     verdict.message()
                 );
             }
-            Rejected(_) => panic!("{place}: the document was read"),
+            Rejected(_) => panic!("{configuration_name}: the document was read"),
         }
     }
 }
@@ -526,16 +537,31 @@ async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) ->
     for (row, case) in &cases {
         case.check(&server, &hooks, row).await;
     }
-    ran(group, rows.iter().map(|row| row.name));
+    assert_rows(group, rows.iter().map(|row| row.name));
 }
 
 async fn check_rejected(directory: &TempDir, case: &VerdictCase, words: &str) {
-    let file = write(directory, &format!("{}.yaml", case.place), &case.document);
+    let file = write(
+        directory,
+        &format!("{}.yaml", case.configuration_name),
+        &case.document,
+    );
     let check = Admittance::run(["check".into(), file.into_os_string()])
         .await
         .unwrap();
-    assert_eq!(check.code, Some(1), "{}: {}", case.place, check.stdout);
-    assert!(check.stdout.contains(words), "{}: {}", case.place, check.stdout);
+    assert_eq!(
+        check.code,
+        Some(1),
+        "{}: {}",
+        case.configuration_name,
+        check.stdout
+    );
+    assert!(
+        check.stdout.contains(words),
+        "{}: {}",
+        case.configuration_name,
+        check.stdout
+    );
 }
 
 #[tokio::test]

@@ -96,24 +96,24 @@ impl Fleet {
     }
 
     async fn index_of(&self, is_leader: bool) -> usize {
-        let mut place = None;
+        let mut replica_index = None;
         eventually("a replica that leads, or not", async || {
             for (index, server) in self.servers.iter().enumerate() {
                 let status = server.program.status().await.unwrap();
                 if status["leader"]["self"] == is_leader {
-                    place = Some(index);
+                    replica_index = Some(index);
                 }
             }
-            place.is_some()
+            replica_index.is_some()
         })
         .await;
-        place.unwrap()
+        replica_index.unwrap()
     }
 
     /// Changes the chain, kills the replica at this index before the change is live, and starts another replica.
-    async fn kill(&mut self, place: usize) {
+    async fn kill(&mut self, index: usize) {
         self.change();
-        let mut killed = self.servers.remove(place);
+        let mut killed = self.servers.remove(index);
         killed.program.kill().await.unwrap();
         self.until_changed().await;
         let server = start_replica(&self.setting, &self.modules, &self.stores[0]).await;
@@ -124,7 +124,7 @@ impl Fleet {
     }
 
     async fn lose_api_server(&mut self) {
-        let back = Instant::now() + MINUTE;
+        let return_time = Instant::now() + MINUTE;
         self.setting.server.become_unavailable();
         self.change();
         for server in &self.servers {
@@ -134,7 +134,7 @@ impl Fleet {
             .await;
         }
         if self.is_soak {
-            sleep_until(back).await;
+            sleep_until(return_time).await;
         }
         let before = format!("version {}", self.version - 1);
         for server in &self.servers {
@@ -161,10 +161,16 @@ impl Fleet {
             panic!("there are three replicas");
         };
         let file = write(&first.directory, "new.json", changed.to_string());
-        let told = first
+        let apply_output = first
             .run_command(&["apply", "--dry-run", "-f", file.to_str().unwrap()])
             .await;
-        assert_eq!(told.code, Some(0), "{}{}", told.stdout, told.stderr);
+        assert_eq!(
+            apply_output.code,
+            Some(0),
+            "{}{}",
+            apply_output.stdout,
+            apply_output.stderr
+        );
 
         self.modules.slow_down(SLOWLY);
         self.setting.server.put(PLURAL, changed);
@@ -179,9 +185,9 @@ impl Fleet {
             .await;
         }
         for server in &self.servers {
-            let answered = self.balancer.answered(server);
+            let answer_count = self.balancer.answered(server);
             eventually("a replica goes on with answering", async || {
-                self.balancer.answered(server) > answered + 10
+                self.balancer.answered(server) > answer_count + 10
             })
             .await;
             assert!(server.program.is_ready().await);
@@ -196,24 +202,24 @@ async fn changes_under_load_go_live_everywhere_at_once() {
     let changes = changes_of_soak();
     let share = changes.unwrap_or(20) / 5;
     let mut fleet = Fleet::start(changes.is_some()).await;
-    let begun = Instant::now();
-    let told = |what: &str| println!("{:?}: {what}", begun.elapsed());
+    let started = Instant::now();
+    let log_step = |step: &str| println!("{:?}: {step}", started.elapsed());
     fleet.changes(share).await;
-    told("a replica is slow");
+    log_step("a replica is slow");
     fleet.wait_for_slow_replica().await;
     fleet.changes(share - 1).await;
-    told("a replica is killed");
+    log_step("a replica is killed");
     let other = fleet.index_of(false).await;
     fleet.kill(other).await;
     fleet.changes(share - 1).await;
-    told("the leader is killed");
+    log_step("the leader is killed");
     let leader = fleet.index_of(true).await;
     fleet.kill(leader).await;
     fleet.changes(share - 1).await;
-    told("the API server is away");
+    log_step("the API server is away");
     fleet.lose_api_server().await;
     fleet.changes(share - 1).await;
-    told("the end");
+    log_step("the end");
 
     let Fleet {
         setting,

@@ -34,8 +34,8 @@ async fn database(folder: &tempfile::TempDir, size_limit: u64) -> DecisionDataba
 }
 
 async fn ids(database: &DecisionDatabase, filter: &DecisionFilter) -> Vec<u64> {
-    let (found, _) = database.list(filter, None, 1000).await.unwrap();
-    found.iter().map(|record| record.id).collect()
+    let (records, _) = database.list(filter, None, 1000).await.unwrap();
+    records.iter().map(|record| record.id).collect()
 }
 
 #[tokio::test]
@@ -104,8 +104,8 @@ async fn lists_of_decisions_are_filtered_and_continue_on_further_pages() {
     let (second, has_more) = database.list(&since, Some(now + 1), 2).await.unwrap();
     assert_eq!((second[0].id, second.len(), has_more), (now, 1, false));
     assert!(database.list(&since, Some(now + 1), 0).await.unwrap().1);
-    let found = database.get(&format!("u{}", now % 5), None, 20).await.unwrap().0;
-    assert_eq!(found, [batch[0].clone()]);
+    let details = database.get(&format!("u{}", now % 5), None, 20).await.unwrap().0;
+    assert_eq!(details, [batch[0].clone()]);
     assert!(database.get("none", None, 20).await.unwrap().0.is_empty());
 }
 
@@ -123,12 +123,12 @@ async fn decisions_are_removed_when_they_are_too_old() {
         .await
         .unwrap();
     assert_eq!(ids(&database, &DecisionFilter::default()).await, [now]);
-    let left: i64 = query_scalar("SELECT count(*) FROM admittance_passages WHERE id < ?")
+    let passage_count: i64 = query_scalar("SELECT count(*) FROM admittance_passages WHERE id < ?")
         .bind(number(now))
         .fetch_one(&database.0.pool)
         .await
         .unwrap();
-    assert_eq!(left, 0);
+    assert_eq!(passage_count, 0);
 }
 
 #[tokio::test]
@@ -145,8 +145,8 @@ async fn the_oldest_decisions_of_a_too_large_database_are_removed() {
         database.insert(&batch).await.unwrap();
     }
     assert!(database.size().await.unwrap() < limit + limit / 4);
-    let found = ids(&database, &DecisionFilter::default()).await;
-    assert_eq!(found.first(), Some(&(now + 40 * 500 - 1)));
+    let remaining_ids = ids(&database, &DecisionFilter::default()).await;
+    assert_eq!(remaining_ids.first(), Some(&(now + 40 * 500 - 1)));
 }
 
 #[tokio::test]

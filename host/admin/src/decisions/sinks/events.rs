@@ -74,16 +74,16 @@ async fn read(
 }
 
 async fn write(events: EventWriter, mut queue: mpsc::Receiver<ClusterEvent>, dropped: Counter) {
-    let written = counter!(WRITTEN, "sink" => NAME);
+    let written_events = counter!(WRITTEN, "sink" => NAME);
     let failures = counter!(FAILURES, "sink" => NAME);
-    written.absolute(0);
+    written_events.absolute(0);
     failures.absolute(0);
     let mut problem = None;
     while let Some(event) = queue.recv().await {
         match events.publish(event).await {
             Ok(()) => {
                 problem = None;
-                written.increment(1);
+                written_events.increment(1);
             }
             // A failed Event is not sent again. It would come late, and a late Event has little value.
             Err(error) => {
@@ -127,7 +127,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> ClusterEvent {
     };
     // The message of a decision about a Secret may quote the Secret's content. It is left out, because more people may
     // read Events than Secrets.
-    let why = record.message.filter(|_| !is_secret).unwrap_or_else(|| {
+    let denial_reason = record.message.filter(|_| !is_secret).unwrap_or_else(|| {
         let denied = record.stages.iter().find(|stage| stage.result == "deny");
         denied.map_or_else(String::new, |stage| {
             format!("denied by stage {} of chain {}", stage.stage, stage.chain)
@@ -149,7 +149,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> ClusterEvent {
             Operation::Delete => "Delete",
             Operation::Connect => "Connect",
         },
-        note: format!("{subject}, requested by {}: {why}", record.user),
+        note: format!("{subject}, requested by {}: {denial_reason}", record.user),
     }
 }
 
@@ -172,15 +172,15 @@ struct EventRate {
 }
 
 struct RemainingEvents {
-    left: f64,
+    count: f64,
     at: Instant,
 }
 
 impl EventRate {
-    fn left(self, rest: Option<&RemainingEvents>, now: Instant) -> f64 {
+    fn remaining(self, rest: Option<&RemainingEvents>, now: Instant) -> f64 {
         rest.map_or(self.burst, |rest| {
             let intervals = (now - rest.at).as_secs_f64() / self.interval.as_secs_f64();
-            (rest.left + intervals).min(self.burst)
+            (rest.count + intervals).min(self.burst)
         })
     }
 }
@@ -194,22 +194,22 @@ struct EventLimits {
 impl EventLimits {
     fn allow(&mut self, event: &ClusterEvent, now: Instant) -> bool {
         let object = event.related.as_ref().unwrap_or(&event.regarding);
-        let of_object = OBJECT_RATE.left(self.objects.get(object), now);
-        let of_all = TOTAL_RATE.left(self.total.as_ref(), now);
-        if of_object < 1.0 || of_all < 1.0 {
+        let object_allowance = OBJECT_RATE.remaining(self.objects.get(object), now);
+        let total_allowance = TOTAL_RATE.remaining(self.total.as_ref(), now);
+        if object_allowance < 1.0 || total_allowance < 1.0 {
             return false;
         }
         if self.objects.len() >= MAX_OBJECTS {
             self.objects
-                .retain(|_, rest| OBJECT_RATE.left(Some(rest), now) < OBJECT_RATE.burst);
+                .retain(|_, rest| OBJECT_RATE.remaining(Some(rest), now) < OBJECT_RATE.burst);
         }
-        let rest = |left: f64| RemainingEvents {
-            left: left - 1.0,
+        let after_event = |count: f64| RemainingEvents {
+            count: count - 1.0,
             at: now,
         };
-        self.total = Some(rest(of_all));
+        self.total = Some(after_event(total_allowance));
         if self.objects.len() < MAX_OBJECTS {
-            self.objects.insert(object.clone(), rest(of_object));
+            self.objects.insert(object.clone(), after_event(object_allowance));
         }
         true
     }
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn events_are_limited_per_object_and_in_total() {
         let (mut limits, start) = (EventLimits::default(), Instant::now());
-        let mut allowed = |name: &str, count: usize, second: u64| {
+        let mut count_allowed = |name: &str, count: usize, second: u64| {
             let now = start + Duration::from_secs(second);
             (0..count).filter(|_| limits.allow(&event(name), now)).count()
         };
@@ -250,17 +250,17 @@ mod tests {
             ("b", 10, 240, 5),
         ] {
             assert_eq!(
-                allowed(name, requests, second),
+                count_allowed(name, requests, second),
                 expected,
                 "{name} after {second} s"
             );
         }
         let of_others = (0..1000)
-            .map(|number| allowed(&number.to_string(), 1, 1000))
+            .map(|number| count_allowed(&number.to_string(), 1, 1000))
             .sum::<usize>();
         assert_eq!(of_others, 100);
         let of_others = (0..1000)
-            .map(|number| allowed(&number.to_string(), 1, 1001))
+            .map(|number| count_allowed(&number.to_string(), 1, 1001))
             .sum::<usize>();
         assert_eq!(of_others, 5);
     }

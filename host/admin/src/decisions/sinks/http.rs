@@ -80,8 +80,8 @@ impl DecisionSink for HttpSink {
             request = request.header(AUTHORIZATION, token);
         }
         // No redirects are followed: neither decisions nor the token may be sent to a server that is not configured.
-        let sent = self.client.send(request).await;
-        let response = sent.map_err(|error| SinkError::Unreachable {
+        let outcome = self.client.send(request).await;
+        let response = outcome.map_err(|error| SinkError::Unreachable {
             url: url.to_string(),
             problem: root_cause(&error),
         })?;

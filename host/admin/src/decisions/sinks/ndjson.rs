@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{DecisionSink, SinkError, lines};
-use crate::decisions::config::NdjsonPlace;
+use crate::decisions::config::NdjsonTarget;
 
 #[derive(Debug)]
 pub(super) enum Ndjson {
@@ -34,19 +34,19 @@ pub(super) struct LogFile {
 }
 
 impl Ndjson {
-    pub(super) async fn open(place: NdjsonPlace) -> Result<Self, SinkError> {
-        let path = match place {
-            NdjsonPlace::StandardOutput => return Ok(Self::StandardOutput),
-            NdjsonPlace::File(path) => path,
+    pub(super) async fn open(destination: NdjsonTarget) -> Result<Self, SinkError> {
+        let path = match destination {
+            NdjsonTarget::StandardOutput => return Ok(Self::StandardOutput),
+            NdjsonTarget::File(path) => path,
         };
-        let failed = |source| SinkError::File {
+        let file_error = |source| SinkError::File {
             path: path.clone(),
             source,
         };
         let mut file = LogFile {
             path: path.as_path().into(),
             open: None,
-            hangup: signal(SignalKind::hangup()).map_err(failed)?,
+            hangup: signal(SignalKind::hangup()).map_err(file_error)?,
         };
         // A file that cannot be written must be an error when the program starts.
         file.write(Vec::new()).await?;
@@ -65,11 +65,11 @@ impl DecisionSink for Ndjson {
         match self {
             Self::StandardOutput => {
                 let mut out = tokio::io::stdout();
-                let written = async {
+                let writing = async {
                     out.write_all(&lines).await?;
                     out.flush().await
                 };
-                written.await.map_err(SinkError::StandardOutput)
+                writing.await.map_err(SinkError::StandardOutput)
             }
             Self::File(file) => file.write(lines).await,
         }
@@ -84,8 +84,8 @@ impl LogFile {
         }
         let path = self.path.clone();
         let writing = tokio::task::spawn_blocking(move || append(&path, open, &lines));
-        let written = writing.await.map_err(io::Error::other);
-        let file = written.flatten().map_err(|source| SinkError::File {
+        let outcome = writing.await.map_err(io::Error::other);
+        let file = outcome.flatten().map_err(|source| SinkError::File {
             path: self.path.to_path_buf(),
             source,
         })?;
@@ -116,7 +116,7 @@ fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
 fn is_at(path: &Path, file: &File) -> bool {
     let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     match (path.metadata(), file.metadata()) {
-        (Ok(there), Ok(own)) => identity(there) == identity(own),
+        (Ok(path_metadata), Ok(file_metadata)) => identity(path_metadata) == identity(file_metadata),
         _ => false,
     }
 }

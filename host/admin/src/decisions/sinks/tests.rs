@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::decisions::config::{HttpConfig, NdjsonPlace};
+use crate::decisions::config::{HttpConfig, NdjsonTarget};
 
 struct OwnerRequired;
 
@@ -64,7 +64,7 @@ fn uids(lines: &str) -> Vec<String> {
 
 fn to_file(path: PathBuf) -> SinksConfig {
     SinksConfig {
-        ndjson: Some(NdjsonPlace::File(path)),
+        ndjson: Some(NdjsonTarget::File(path)),
         ..SinksConfig::default()
     }
 }
@@ -119,9 +119,9 @@ async fn all_refusals_and_a_share_of_unchanged_requests_are_written() {
 
 /// Starts a server whose first responses have these statuses.
 async fn server(statuses: &[u16]) -> (SocketAddr, Arc<Mutex<String>>, Arc<Mutex<Vec<u16>>>) {
-    let kept = Arc::new(Mutex::new(String::new()));
+    let received_lines = Arc::new(Mutex::new(String::new()));
     let statuses = Arc::new(Mutex::new(statuses.to_vec()));
-    let (lines, first) = (kept.clone(), statuses.clone());
+    let (lines, first) = (received_lines.clone(), statuses.clone());
     let router = Router::new().route(
         "/decisions",
         post(async move |body: String| {
@@ -136,7 +136,7 @@ async fn server(statuses: &[u16]) -> (SocketAddr, Arc<Mutex<String>>, Arc<Mutex<
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });
-    (address, kept, statuses)
+    (address, received_lines, statuses)
 }
 
 fn to_server(address: SocketAddr) -> HttpSink {
@@ -154,11 +154,11 @@ async fn batch() -> Vec<DecisionDetail> {
         admit(&host, uid, false).await;
     }
     let log = host.decisions();
-    let found = ["a", "b", "c"].map(|uid| log.get(uid, None).0);
-    found
+    let decisions = ["a", "b", "c"].map(|uid| log.get(uid, None).0);
+    decisions
         .iter()
         .flatten()
-        .map(|found| found.record().into())
+        .map(|decision| decision.record().into())
         .collect()
 }
 
@@ -224,14 +224,14 @@ async fn decisions_are_dropped_and_counted_while_the_queue_is_full() {
     // added. Nothing is taken out of the queue while the decisions are put into it.
     let room = 10 * size + size / 2;
     let reading = read(decisions, sender, room, selection, counter, stop);
-    let ends = async {
-        let mut kept = Vec::new();
+    let counting = async {
+        let mut queued_decisions = Vec::new();
         reading.await;
         while let Some(waiting) = queue.recv().await {
-            kept.push(waiting);
+            queued_decisions.push(waiting);
         }
-        kept.len()
+        queued_decisions.len()
     };
-    let kept = ends.await;
-    assert_eq!((kept, dropped.load(Ordering::Relaxed)), (10, 90));
+    let queued_count = counting.await;
+    assert_eq!((queued_count, dropped.load(Ordering::Relaxed)), (10, 90));
 }

@@ -132,11 +132,11 @@ impl HttpAnswer {
         if let Some(location) = self.headers.get_mut("location") {
             match self.url.join(location) {
                 Ok(mut target) => {
-                    let found = redact_query(&mut target);
-                    if found > 0 {
+                    let redacted_count = redact_query(&mut target);
+                    if redacted_count > 0 {
                         *location = target.into();
                     }
-                    count += found;
+                    count += redacted_count;
                 }
                 Err(_) => {
                     *location = REDACTED.to_owned();
@@ -148,7 +148,7 @@ impl HttpAnswer {
     }
 
     fn response(&self) -> Result<HttpResponse, HttpError> {
-        let why = || {
+        let message = || {
             format!(
                 "the listed answer to `{} {}` is this error",
                 self.method, self.url
@@ -165,8 +165,8 @@ impl HttpAnswer {
                 response.headers = self.headers.clone().into_iter().collect();
                 Ok(response)
             }
-            Some(HttpAnswerError::Unavailable) => Err(HttpError::Unavailable(why())),
-            Some(HttpAnswerError::Unreachable) => Err(HttpError::Unreachable(why())),
+            Some(HttpAnswerError::Unavailable) => Err(HttpError::Unavailable(message())),
+            Some(HttpAnswerError::Unreachable) => Err(HttpError::Unreachable(message())),
             Some(HttpAnswerError::Timeout) => Err(HttpError::Timeout),
             Some(HttpAnswerError::TooLarge) => Err(HttpError::TooLarge(0)),
         }
@@ -217,31 +217,31 @@ pub struct HttpAnswers(Mutex<HashMap<(String, Url), VecDeque<HttpAnswer>>>);
 
 impl FromIterator<HttpAnswer> for HttpAnswers {
     fn from_iter<T: IntoIterator<Item = HttpAnswer>>(answers: T) -> Self {
-        let mut all: HashMap<_, VecDeque<_>> = HashMap::new();
+        let mut answers_by_key: HashMap<_, VecDeque<_>> = HashMap::new();
         for answer in answers {
             let key = (answer.method.clone(), answer.url.clone());
-            all.entry(key).or_default().push_back(answer);
+            answers_by_key.entry(key).or_default().push_back(answer);
         }
-        Self(Mutex::new(all))
+        Self(Mutex::new(answers_by_key))
     }
 }
 
 impl HttpAnswers {
     fn answer_to(&self, request: &(String, Url)) -> Option<HttpAnswer> {
         let mut answers = self.0.lock();
-        let redacted = || {
+        let redacted_request = || {
             let (method, mut url) = request.clone();
             redact_query(&mut url);
             (method, url)
         };
-        let left = if answers.contains_key(request) {
+        let remaining_answers = if answers.contains_key(request) {
             answers.get_mut(request)?
         } else {
-            answers.get_mut(&redacted())?
+            answers.get_mut(&redacted_request())?
         };
-        match left.len() {
-            0 | 1 => left.front().cloned(),
-            _ => left.pop_front(),
+        match remaining_answers.len() {
+            0 | 1 => remaining_answers.front().cloned(),
+            _ => remaining_answers.pop_front(),
         }
     }
 }

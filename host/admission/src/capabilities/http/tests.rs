@@ -82,17 +82,17 @@ fn a_path_prefix_includes_only_paths_that_every_server_reads_as_below_it() {
 #[test]
 fn the_first_grant_that_allows_a_request_is_used() {
     let origin: HttpOrigin = "https://a.example".parse().unwrap();
-    let read = HttpGrant {
+    let read_grant = HttpGrant {
         methods: ["GET".to_owned()].into(),
         ..HttpGrant::from(origin.clone())
     };
-    let write = HttpGrant {
+    let write_grant = HttpGrant {
         methods: ["POST".to_owned()].into(),
         paths: vec!["/v1/".parse().unwrap()],
         credential: Some("writer".to_owned()),
         ..HttpGrant::from(origin.clone())
     };
-    let grants = [read, write];
+    let grants = [read_grant, write_grant];
     let request = |method: &str, path: &str, headers: &[(&str, &str)]| {
         let url = format!("https://a.example{path}").parse().unwrap();
         let mut request = HttpRequest::new(method, url);
@@ -131,11 +131,11 @@ fn the_first_grant_that_allows_a_request_is_used() {
         ("POST", "/v1/x", &[("X-Original-URL", "/admin")], Err(OVERRIDDEN)),
         ("POST", "/v1/x", &[("x_rewrite_url", "/admin")], Err(OVERRIDDEN)),
     ] {
-        let found = HttpGrant::find_granting(&grants, &origin, &request(method, path, headers), PLUGIN);
-        match (found, expected) {
+        let actual = HttpGrant::find_granting(&grants, &origin, &request(method, path, headers), PLUGIN);
+        match (actual, expected) {
             (Ok(grant), Ok(index)) => assert_eq!(*grant, grants[index], "{method} {path}"),
             (Err(message), Err(part)) => assert!(message.contains(part), "{message}"),
-            (found, _) => panic!("{method} {path}: {found:?}"),
+            (actual, _) => panic!("{method} {path}: {actual:?}"),
         }
     }
     let all = [HttpGrant::from(origin.clone())];

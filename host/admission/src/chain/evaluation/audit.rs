@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tracing::Instrument;
 
-use super::{Evaluation, EvaluationSources, FinishedTurn, StageInChain, timed};
+use super::{Evaluation, EvaluationSources, FinishedTurn, StageInChain, take_timed_turn};
 use crate::{
     FailurePolicy, Mode, Request, StageResult,
     chain::{
@@ -42,27 +42,28 @@ impl Evaluation {
     }
 
     pub(super) async fn audit(&mut self, audits: &[Audit<'_>], sources: EvaluationSources<'_>) {
-        let (began, deadline, generated) = (self.began, self.deadline, &GeneratedObjects::default());
+        let (start_time, deadline, generated_objects) =
+            (self.start_time, self.deadline, &GeneratedObjects::default());
         let mut spans = ChainSpan::default();
         let runs = audits.iter().map(|audit| {
             let turn = move |request| StageTurn {
                 request,
-                began,
+                start_time,
                 deadline,
                 sources,
-                generated,
+                generated_objects,
             };
             audit.run(turn).instrument(spans.stage_span(audit.entry))
         });
-        let mut superfluous = Vec::new();
-        for (row, done) in join_all(runs).await.into_iter().flatten() {
-            match done {
-                Some(done) => self.fill(row, done),
-                None => superfluous.push(row),
+        let mut superfluous_rows = Vec::new();
+        for (row, optional_turn) in join_all(runs).await.into_iter().flatten() {
+            match optional_turn {
+                Some(finished_turn) => self.fill(row, finished_turn),
+                None => superfluous_rows.push(row),
             }
         }
-        superfluous.sort_unstable();
-        for row in superfluous.into_iter().rev() {
+        superfluous_rows.sort_unstable();
+        for row in superfluous_rows.into_iter().rev() {
             self.trace.remove(row);
         }
     }
@@ -82,7 +83,7 @@ impl Audit<'_> {
                 rows.push((*row, None));
                 continue;
             }
-            let (turn_result, timing) = timed(turn(request), self.entry).await;
+            let (turn_result, timing) = take_timed_turn(turn(request), self.entry).await;
             was_called = matches!(turn_result, TurnResult::Answered(_));
             let failed = |failure| StageResult::Failed {
                 failure,
@@ -101,12 +102,12 @@ impl Audit<'_> {
                 TurnResult::Unselected(failure) | TurnResult::Answered(Err(failure)) => failed(failure),
                 TurnResult::Answered(Ok((effect, _))) => effect.into_result(),
             };
-            let done = FinishedTurn {
+            let finished_turn = FinishedTurn {
                 result,
                 exception,
                 timing,
             };
-            rows.push((*row, Some(done)));
+            rows.push((*row, Some(finished_turn)));
         }
         rows
     }

@@ -26,7 +26,7 @@ pub(crate) enum PatchProblem {
 pub(crate) struct PatchBudget {
     /// The units of work that the patch may still do. A unit is a byte that is read, or an element that is moved.
     pub(super) work: usize,
-    unchecked: usize,
+    work_until_check: usize,
     copies: usize,
     deadline: Option<Deadline>,
 }
@@ -43,7 +43,7 @@ impl PatchBudget {
     pub(crate) fn new(work: usize, copies: usize, deadline: Option<Deadline>) -> Self {
         Self {
             work,
-            unchecked: Self::STRIDE,
+            work_until_check: Self::STRIDE,
             copies,
             deadline,
         }
@@ -51,11 +51,11 @@ impl PatchBudget {
 
     pub(super) fn charge(&mut self, units: usize) -> Result<(), PatchProblem> {
         self.work = self.work.checked_sub(units).ok_or(PatchProblem::Work)?;
-        if let Some(left) = self.unchecked.checked_sub(units) {
-            self.unchecked = left;
+        if let Some(remaining) = self.work_until_check.checked_sub(units) {
+            self.work_until_check = remaining;
             return Ok(());
         }
-        self.unchecked = Self::STRIDE;
+        self.work_until_check = Self::STRIDE;
         // The patch has been computing for about a millisecond, so this thread lets other threads run.
         std::thread::yield_now();
         match self.deadline {

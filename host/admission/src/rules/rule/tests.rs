@@ -192,8 +192,8 @@ fn a_rule_matches_by_resource_and_subresource() {
         };
         let request = request(Operation::Create, "g", "v", resource, None);
         assert_eq!(rule.matches(&request), expected, "{entries:?} {resource}");
-        let written: Vec<_> = rule.resources.iter().map(ToString::to_string).collect();
-        assert_eq!(written, entries);
+        let texts: Vec<_> = rule.resources.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, entries);
     }
     for wrong in ["", "/", "/status", "pods/"] {
         assert!(ResourcePattern::parse(wrong).is_err(), "{wrong}");

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    translation::{application, of_kind, sent},
+    translation::{application, of_kind, scheduler_request},
     *,
 };
 use crate::scheduler::definitions_reply;
@@ -25,13 +25,13 @@ fn an_update_is_sent_to_the_application_that_its_body_names() {
             "application"
         };
         let path = format!("/mesosdriver/v4/namespaces/path/{path}");
-        let (target, version) = sent(method, &path, &of_kind(kind).to_string());
+        let (target, version) = scheduler_request(method, &path, &of_kind(kind).to_string());
         assert_eq!(target, expected, "{source}");
         assert_eq!(version["Kind"], kind);
     }
     let mut object = application();
     object["metadata"].as_object_mut().unwrap().remove("namespace");
-    let (target, _) = sent("PUT", APPLICATIONS, &object.to_string());
+    let (target, _) = scheduler_request("PUT", APPLICATIONS, &object.to_string());
     assert_eq!(
         target,
         "POST /v1/apps/defaultGroup/app-test/update?instances=&args="
@@ -63,9 +63,9 @@ fn messages_are_translated_for_the_scheduler() {
         ("fields that only the scheduler sets", application, "remote", json!({"type": "ftp", "remoteuser": "u"}), "POST /v1/apps/test/a/message", message(4, "Remote", json!({"To": "", "Right": "", "User": "", "From": ""}))),
     ] {
         let body = json!({"name": "a", "namespace": "test", "msgtype": kind, "msgdata": data, "sig": {"Signal": 15}});
-        let (got_target, got) = sent("POST", path, &body.to_string());
+        let (scheduler_target, scheduler_message) = scheduler_request("POST", path, &body.to_string());
         assert_eq!(
-            (got_target.as_str(), got.to_string()),
+            (scheduler_target.as_str(), scheduler_message.to_string()),
             (target, expected.to_string()),
             "{source}"
         );
@@ -89,8 +89,8 @@ fn bodies_of_the_right_kind_are_forwarded_unchanged() {
         ("6 documented path", "PUT", "/crd/namespaces/n/admissionwebhook", r#"{"kind":"admissionwebhook"}"#, "PUT /v1/admissionwebhook"),
     ] {
         let head = head(method, &format!("{PREFIX}{path}"), &[]);
-        let got = describe(translate(&head, &Bytes::from(body)));
-        assert_eq!(got, format!("{expected} as it is"), "{source} {method} {path}");
+        let description = describe(translate(&head, &Bytes::from(body)));
+        assert_eq!(description, format!("{expected} as it is"), "{source} {method} {path}");
     }
 }
 
@@ -105,8 +105,8 @@ fn custom_resource_definitions_get_the_api_version_apiextensions_v1beta1() {
     ] {
         let head = head(method, &format!("{PREFIX}/customresourcedefinitions{path}"), &[]);
         assert!(forwarding(&head, None).is_none(), "{source}");
-        let got = describe(translate(&head, &Bytes::from(body)));
-        assert_eq!(got, format!("kubernetes /apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions{expected}"), "{source}");
+        let description = describe(translate(&head, &Bytes::from(body)));
+        assert_eq!(description, format!("kubernetes /apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions{expected}"), "{source}");
     }
     // (section or source file with this rule, the scheduler's reply, expected reply to the client)
     for (source, reply, expected) in [

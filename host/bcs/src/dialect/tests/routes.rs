@@ -8,9 +8,12 @@ use crate::routes::{ForwardedBody, RouteAction, RouteLookup, lookup, pattern, ro
 #[test]
 fn every_route_of_the_table_is_found_and_its_target_is_valid() {
     assert_eq!((table::ROUTES.len(), table::DOCUMENTED.len()), (85, 4));
-    let mut seen = HashSet::new();
+    let mut distinct_routes = HashSet::new();
     for route in routes() {
-        assert!(seen.insert((route.verb, route.path)), "{route:?} is there twice");
+        assert!(
+            distinct_routes.insert((route.verb, route.path)),
+            "{route:?} is there twice"
+        );
         let path = format!("{PREFIX}{}", pattern(route.path).replace("{*uri}", "{uri}"))
             .replace('{', "x-")
             .replace('}', "");
@@ -36,8 +39,11 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
         for name in target.parameters() {
             assert!(parameters.contains(&name), "{route:?} has no parameter {name}");
         }
-        let of_body = ["{RunAs}", "{ID}", "{Instances}", "{metadata."];
-        if of_body.iter().any(|place| call.target.contains(place)) {
+        let body_placeholders = ["{RunAs}", "{ID}", "{Instances}", "{metadata."];
+        if body_placeholders
+            .iter()
+            .any(|placeholder| call.target.contains(placeholder))
+        {
             assert!(
                 matches!(
                     call.body,
@@ -148,8 +154,8 @@ fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
     ] {
         let path = format!("{PREFIX}{path}").replace('ä', "%C3%A4");
         let head = head(method, &path, &[]);
-        let got = describe(forwarding(&head, None).unwrap());
-        assert_eq!(got, expected, "{source}: {method} {path}");
+        let description = describe(forwarding(&head, None).unwrap());
+        assert_eq!(description, expected, "{source}: {method} {path}");
         assert_eq!(describe(translate(&head, &Bytes::from("{}"))), expected, "{source}: {method} {path}");
     }
 }

@@ -61,7 +61,7 @@ fn path_of(kind: &str) -> &'static str {
     }
 }
 
-pub(super) fn sent(method: &str, path: &str, body: &str) -> (String, Value) {
+pub(super) fn scheduler_request(method: &str, path: &str, body: &str) -> (String, Value) {
     match translate(&head(method, path, &[]), &Bytes::copy_from_slice(body.as_bytes())) {
         SchedulerForwarding::Rewritten(RewrittenRequest {
             method,
@@ -78,13 +78,13 @@ pub(super) fn sent(method: &str, path: &str, body: &str) -> (String, Value) {
 
 fn created(object: &Value) -> Value {
     let kind = object["kind"].as_str().unwrap();
-    sent("POST", path_of(kind), &object.to_string()).1
+    scheduler_request("POST", path_of(kind), &object.to_string()).1
 }
 
 #[test]
 fn an_application_becomes_a_version_object_of_the_scheduler() {
     let object = application();
-    let (target, version) = sent("POST", APPLICATIONS, &object.to_string());
+    let (target, version) = scheduler_request("POST", APPLICATIONS, &object.to_string());
     assert_eq!(target, "POST /v1/apps");
     let two = json!({"Cpus": 2.0, "Mem": 100.0, "Disk": 0.0});
     let expected = json!({
@@ -144,7 +144,7 @@ fn an_application_becomes_a_version_object_of_the_scheduler() {
 #[test]
 fn a_deployment_becomes_a_scheduler_deployment_def() {
     let object = deployment();
-    let (target, definition) = sent("POST", DEPLOYMENTS, &object.to_string());
+    let (target, definition) = scheduler_request("POST", DEPLOYMENTS, &object.to_string());
     assert_eq!(target, "POST /v1/deployment/ns/deployment-test");
     let keys: Vec<&String> = definition.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["metadata", "selector", "version", "strategy", "raw_json"]);
@@ -162,7 +162,7 @@ fn a_deployment_becomes_a_scheduler_deployment_def() {
     assert_eq!(version["Labels"], json!({"label_deployment": "l", "own": "o"}));
     assert_eq!(version.get("raw_json"), None);
 
-    let (target, _) = sent(
+    let (target, _) = scheduler_request(
         "PUT",
         &format!("{DEPLOYMENTS}?args=resource"),
         &object.to_string(),
@@ -197,7 +197,7 @@ fn a_daemonset_becomes_a_scheduler_daemonset_def() {
     object["spec"]["more"] = 2.into();
     object["spec"]["mode"] = "the scheduler has a field of this name".into();
     object["spec"]["template"]["spec"]["most"] = 3.into();
-    let (target, definition) = sent("POST", DAEMONSETS, &object.to_string());
+    let (target, definition) = scheduler_request("POST", DAEMONSETS, &object.to_string());
     assert_eq!(target, "POST /v1/daemonsets");
     let keys: Vec<&String> = definition.as_object().unwrap().keys().collect();
     let expected = ["name", "namespace", "labels", "version", "constraint", "other"];
@@ -214,7 +214,7 @@ fn a_daemonset_becomes_a_scheduler_daemonset_def() {
 #[test]
 fn a_process_is_forwarded_with_all_its_fields() {
     let object = of_kind("process");
-    let (target, version) = sent("POST", path_of("process"), &object.to_string());
+    let (target, version) = scheduler_request("POST", path_of("process"), &object.to_string());
     assert_eq!(target, "POST /v1/apps");
     assert_eq!(
         version["Process"],
@@ -236,7 +236,7 @@ fn the_scheduler_gets_defaults_and_derived_values() {
     // (section or source file with this rule, kind, path in the object, value to set at that path, path in the
     // scheduler's request, expected value at that path)
     // With the value `None`, the path is removed from the object.
-    for (source, kind, place, value, sent_place, expected) in [
+    for (source, kind, object_path, value, request_path, expected) in [
         ("1.5 empty namespace", "application", "/metadata/namespace", None, "/RunAs", json!("defaultGroup")),
         ("1.5 empty namespace", "process", "/metadata/namespace", Some(json!("")), "/RunAs", json!("defaultGroup")),
         ("1.5 empty namespace", "process", "/metadata/namespace", Some(json!(null)), "/ObjectMeta/namespace", json!("")),
@@ -286,15 +286,15 @@ fn the_scheduler_gets_defaults_and_derived_values() {
         ("5 Go takes keys in any case", "application", "C/Image", Some(json!("other")), "/Container/0/Docker/Image", json!("other")),
     ] {
         let mut object = if kind == "deployment" { deployment() } else { of_kind(kind) };
-        let place = place.replacen('C', container, usize::from(place.starts_with('C')));
-        let (parent, key) = place.rsplit_once('/').unwrap();
+        let full_path = object_path.replacen('C', container, usize::from(object_path.starts_with('C')));
+        let (parent, key) = full_path.rsplit_once('/').unwrap();
         let members = object.pointer_mut(parent).unwrap().as_object_mut().unwrap();
-        members.retain(|own, _| !own.eq_ignore_ascii_case(key));
+        members.retain(|member_name, _| !member_name.eq_ignore_ascii_case(key));
         if let Some(value) = value {
             members.insert(key.to_owned(), value);
         }
-        let sent = created(&object);
-        assert_eq!(sent.pointer(sent_place), Some(&expected), "{source}: {sent}");
+        let request = created(&object);
+        assert_eq!(request.pointer(request_path), Some(&expected), "{source}: {request}");
     }
 }
 

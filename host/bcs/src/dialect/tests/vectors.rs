@@ -6,7 +6,7 @@ use super::*;
 
 const MESSAGE: &str = "/mesosdriver/v4/namespaces/n/applications/a/message";
 
-fn wrong(kind: &str) -> &'static str {
+fn route_path(kind: &str) -> &'static str {
     match kind {
         "process" => "/mesosdriver/v4/namespaces/n/processes",
         "deployment" => "/mesosdriver/v4/namespaces/n/deployments",
@@ -24,7 +24,7 @@ fn wrong(kind: &str) -> &'static str {
 #[rustfmt::skip]
 fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
     let parameters = "there is some error in the parameters";
-    let good = r#"{"containers":[{}]}"#;
+    let valid_spec = r#"{"containers":[{}]}"#;
     let object = |kind: &str, rest: &str| format!(r#"{{"kind":"{kind}","metadata":{{"name":"a","namespace":"n"}}{rest}}}"#);
     let pod = |kind: &str, spec: &str| object(kind, &format!(r#","spec":{{"template":{{"spec":{spec}}}}}"#));
     // (section or source file with this rule, kind of the route, body, expected code, expected message)
@@ -55,7 +55,7 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
         ("1.4 JSON of another type", "daemonset", object("daemonset", r#","spec":{"template":1}"#), 1_405_010, "json decode failed!spec.template is not an object".to_owned()),
         ("5 cpu and memory are strings", "application", pod("application", r#"{"containers":[{"resources":{"limits":{"cpu":2,"memory":100}}}]}"#), 1_405_010, "json decode failed!spec.template.spec.containers[0].resources.limits.cpu is not a string; spec.template.spec.containers[0].resources.limits.memory is not a string".to_owned()),
         ("2.6: null elements crash", "application", pod("application", r#"{"containers":[{"healthChecks":[null]}]}"#), 1_405_010, "json decode failed!spec.template.spec.containers[0].healthChecks[0] is null".to_owned()),
-        ("1.4 a time of Go", "deployment", pod("deployment", good).replace(r#""name":"#, r#""creationTimestamp":"yesterday","name":"#), 1_405_010, "json decode failed!metadata.creationTimestamp is not a time, such as 2024-01-31T12:00:00Z".to_owned()),
+        ("1.4 a time of Go", "deployment", pod("deployment", valid_spec).replace(r#""name":"#, r#""creationTimestamp":"yesterday","name":"#), 1_405_010, "json decode failed!metadata.creationTimestamp is not a time, such as 2024-01-31T12:00:00Z".to_owned()),
         ("1.5 labels are strings", "process", object("process", r#","spec":{"selector":{"a":1}}"#), 1_405_010, "json decode failed!spec.selector.a is not a string".to_owned()),
         ("1.4 two spellings", "application", object("application", r#","spec":{},"Spec":{}"#), 1_405_010, "json decode failed!`spec` and `Spec` are two spellings of one key; keep `spec` at line 1 column 78".to_owned()),
         ("1.5 restart policy", "application", object("application", r#","restartPolicy":{"policy":"Sometimes"}"#), 1_405_231, format!("{parameters}restart policy error")),
@@ -68,8 +68,8 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
         ("1.5 nothing to run", "deployment", pod("deployment", r#"{"containers":[],"processes":null}"#), 1_405_231, format!("{parameters}no containers and processes")),
         ("1.5 both", "process", pod("process", r#"{"containers":[{}],"processes":[{}]}"#), 1_405_231, format!("{parameters}containers and processes cannot coexist")),
         ("create.go: what JSON does not have", "application", pod("application", r#"{"containers":[{"resources":{"limits":{"cpu":"inf"}}}]}"#), 1_405_011, "json encode failed!encode version by json: cpu is `inf`".to_owned()),
-        ("1.5 a deployment has no default namespace", "deployment", pod("deployment", good).replace(r#""n""#, r#""""#), 1_405_231, format!("{parameters} metadata.namespace is ``, which is not a valid value")),
-        ("here alone: a step up", "deployment", pod("deployment", good).replace(r#""n""#, r#""..""#), 1_405_231, format!("{parameters} metadata.namespace is `..`, which is not a valid value")),
+        ("1.5 a deployment has no default namespace", "deployment", pod("deployment", valid_spec).replace(r#""n""#, r#""""#), 1_405_231, format!("{parameters} metadata.namespace is ``, which is not a valid value")),
+        ("here alone: a step up", "deployment", pod("deployment", valid_spec).replace(r#""n""#, r#""..""#), 1_405_231, format!("{parameters} metadata.namespace is `..`, which is not a valid value")),
         ("1.5 unknown type", "message", r#"{"msgtype":"other"}"#.to_owned(), 1_405_233, "unknown the message type".to_owned()),
         ("1.5 no type", "message", "null".to_owned(), 1_405_233, "unknown the message type".to_owned()),
         ("send.go", "message", "[]".to_owned(), 1_405_010, "json decode failed!the body is not an object".to_owned()),
@@ -79,17 +79,17 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
         ("send.go: signal", "message", r#"{"msgtype":"signal","msgdata":{"signal":"9"}}"#.to_owned(), 1_405_010, "json decode failed!msgdata.signal is not the number of a signal".to_owned()),
         ("here alone: cut to 32 bits there", "message", r#"{"msgtype":"signal","msgdata":{"signal":4294967305}}"#.to_owned(), 1_405_010, "json decode failed!msgdata.signal is not the number of a signal".to_owned()),
     ] {
-        let head = head("POST", wrong(route), &[]);
+        let head = head("POST", route_path(route), &[]);
         let SchedulerForwarding::Reply(response) = translate(&head, &Bytes::from(body.clone())) else {
             panic!("{source}: {body} goes on")
         };
         let text = json_of(&response);
         assert_eq!((response.status().as_u16(), response.headers()[CONTENT_TYPE].to_str().unwrap()), (200, "application/json"), "{source}: {text}");
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let got = value["message"].as_str().unwrap();
+        let actual_message = value["message"].as_str().unwrap();
         let expected = format!("(bcs-mesos-driver):{message}");
-        assert!(got == expected || (message.ends_with(": ") && got.starts_with(&expected)), "{source}: {got}");
-        assert_eq!(text, format!(r#"{{"result":false,"code":{code},"message":{},"data":{{}}}}"#, json!(got)), "{source}");
+        assert!(actual_message == expected || (message.ends_with(": ") && actual_message.starts_with(&expected)), "{source}: {actual_message}");
+        assert_eq!(text, format!(r#"{{"result":false,"code":{code},"message":{},"data":{{}}}}"#, json!(actual_message)), "{source}");
     }
 }
 
@@ -98,7 +98,7 @@ fn the_error_for_a_name_with_a_dot_is_plain_text() {
     for kind in ["application", "process", "deployment", "daemonset"] {
         let body =
             json!({"kind": kind, "metadata": {"name": "a.b"}, "restartPolicy": {"policy": "x"}}).to_string();
-        let head = head("POST", wrong(kind), &[]);
+        let head = head("POST", route_path(kind), &[]);
         let SchedulerForwarding::Reply(response) = translate(&head, &Bytes::from(body)) else {
             panic!("{kind} goes on")
         };
@@ -134,7 +134,7 @@ fn a_body_of_a_million_mistakes_gets_a_short_reply() {
 #[test]
 #[rustfmt::skip]
 fn replies_of_the_scheduler_are_passed_on_with_status_200() {
-    let refused = |message: &str| format!(r#"{{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!{message}","data":{{}}}}"#);
+    let error_reply = |message: &str| format!(r#"{{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!{message}","data":{{}}}}"#);
     // (section or source file with this rule, scheduler's status, scheduler's body, expected reply to the client with
     // status 200)
     for (source, status, body, expected) in [
@@ -144,11 +144,11 @@ fn replies_of_the_scheduler_are_passed_on_with_status_200() {
         ("6 versions", 200, r#"{"result":true,"code":0,"message":"success","data":["1486469930525129787"]}"#, None),
         ("1.4 whatever its status", 500, r#"{"result":false,"code":1405200,"message":"x","data":{}}"#, None),
         ("1.4 byte for byte", 201, " {\n \"code\": 0 }", None),
-        ("2.2 a scheduler that is not the master", 200, "", Some(refused("the scheduler replied 200 OK without a body; it may not be the master"))),
-        ("2.2 a scheduler that is not the master", 200, "\n", Some(refused("the scheduler replied 200 OK without a body; it may not be the master"))),
-        ("here alone: Go follows redirects", 302, "", Some(refused("the scheduler replied 302 Found without a body; it may not be the master"))),
-        ("here alone: Go follows redirects", 307, "<a href=\"/v2/apps\">Temporary Redirect</a>.", Some(refused("the scheduler replied 307 Temporary Redirect without JSON: <a href=\\\"/v2/apps\\\">Temporary Redirect</a>."))),
-        ("1.3 a route that is commented out", 404, "404: Page Not Found", Some(refused("the scheduler replied 404 Not Found without JSON: 404: Page Not Found"))),
+        ("2.2 a scheduler that is not the master", 200, "", Some(error_reply("the scheduler replied 200 OK without a body; it may not be the master"))),
+        ("2.2 a scheduler that is not the master", 200, "\n", Some(error_reply("the scheduler replied 200 OK without a body; it may not be the master"))),
+        ("here alone: Go follows redirects", 302, "", Some(error_reply("the scheduler replied 302 Found without a body; it may not be the master"))),
+        ("here alone: Go follows redirects", 307, "<a href=\"/v2/apps\">Temporary Redirect</a>.", Some(error_reply("the scheduler replied 307 Temporary Redirect without JSON: <a href=\\\"/v2/apps\\\">Temporary Redirect</a>."))),
+        ("1.3 a route that is commented out", 404, "404: Page Not Found", Some(error_reply("the scheduler replied 404 Not Found without JSON: 404: Page Not Found"))),
     ] {
         let status = StatusCode::from_u16(status).unwrap();
         match (relay(status, body.as_bytes()), expected) {
@@ -178,7 +178,7 @@ fn a_body_with_invalid_utf8_is_refused() {
         ("application", &b"{\"kind\":\"application\",\"a\":\"\xff\"}"[..], "1405008"),
         ("message", b"{\"msgtype\":\"\xff\"}", "1405010"),
     ] {
-        let head = head("POST", wrong(route), &[]);
+        let head = head("POST", route_path(route), &[]);
         let SchedulerForwarding::Reply(response) = translate(&head, &Bytes::from_static(body)) else {
             panic!("{route} goes on")
         };
@@ -217,7 +217,7 @@ fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
         ("6 missing BCS-ClusterID", "GET", "/admissionwebhooks", "", r#"400 1405234 http header BCS-ClusterID  don't exist null"#),
     ] {
         let clusters: Vec<&str> = Some(cluster).filter(|cluster| !cluster.is_empty()).into_iter().collect();
-        let got = match scheduler().classify(&head(method, &format!("{PREFIX}{path}"), &clusters)) {
+        let outcome = match scheduler().classify(&head(method, &format!("{PREFIX}{path}"), &clusters)) {
             Class::Pass => "pass".to_owned(),
             Class::Inspect(inspection) => inspection.operation.to_string(),
             Class::Refuse(rejection) => {
@@ -226,7 +226,7 @@ fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
                 format!("{} {} {} {}", response.status().as_u16(), value["code"], value["message"].as_str().unwrap(), value["data"])
             }
         };
-        assert_eq!(got, expected, "{source}");
+        assert_eq!(outcome, expected, "{source}");
     }
     let head = head("PUT", &format!("{PREFIX}/namespaces/n/applications/a/scale/3"), &[CLUSTER]);
     assert!(matches!(scheduler().read(&head, &Inspection::new(Operation::Update), &Bytes::new()), Ok(BodyReading::Nothing)));

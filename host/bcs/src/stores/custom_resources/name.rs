@@ -21,9 +21,9 @@ pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> Str
     {
         return definition.name.clone();
     }
-    let whole = definition.to_string();
+    let full_name = definition.to_string();
     let mut name = String::new();
-    for c in whole.chars().take(READABLE) {
+    for c in full_name.chars().take(READABLE) {
         let c = c.to_ascii_lowercase();
         if c.is_ascii_lowercase() || c.is_ascii_digit() {
             name.push(c);
@@ -34,7 +34,7 @@ pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> Str
     if !name.is_empty() && !name.ends_with('-') {
         name.push('-');
     }
-    for byte in Sha256::digest(whole.as_bytes()).iter().take(DIGEST) {
+    for byte in Sha256::digest(full_name.as_bytes()).iter().take(DIGEST) {
         let _ = write!(name, "{byte:02x}");
     }
     name
@@ -71,7 +71,7 @@ mod tests {
             ("a", long.as_str(), "a-aaa"),
             ("bkbcs", long.as_str(), "bkbcs-aaa"),
         ];
-        let mut seen = HashSet::new();
+        let mut resource_names = HashSet::new();
         for (namespace, name, expected) in rows {
             let derived = resource_name(&DefinitionName::new(namespace, name), "bkbcs");
             assert!(derived.starts_with(expected), "{namespace}/{name}: {derived}");
@@ -81,11 +81,11 @@ mod tests {
                 derived,
                 resource_name(&DefinitionName::new(namespace, name), "bkbcs")
             );
-            assert!(seen.insert(derived.clone()), "{derived} is there twice");
+            assert!(resource_names.insert(derived.clone()), "{derived} is there twice");
         }
-        for derived in seen.iter().filter(|derived| is_derived(derived)) {
+        for derived in resource_names.iter().filter(|derived| is_derived(derived)) {
             let name = derived.as_str();
-            assert!(!seen.contains(&resource_name(&DefinitionName::new("bkbcs", name), "bkbcs")));
+            assert!(!resource_names.contains(&resource_name(&DefinitionName::new("bkbcs", name), "bkbcs")));
         }
     }
 }

@@ -36,9 +36,9 @@ fn the_operation_and_kind_that_a_change_adds_are_found() {
 
 #[test]
 fn missing_names_of_definitions_are_taken_from_the_node() {
-    let place = DefinitionName::new("outer", "name");
+    let node_name = DefinitionName::new("outer", "name");
     // (document as stored, document as it is read)
-    for (kept, expected) in [
+    for (stored_text, expected) in [
         (
             r#"{"kind":"admissionwebhook","apiVersion":"v4","metadata":{"name":"a","namespace":"b"},"x":1}"#,
             r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"a","namespace":"b"},"x":1}"#,
@@ -60,35 +60,35 @@ fn missing_names_of_definitions_are_taken_from_the_node() {
             r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":[1],"x":2}"#,
         ),
     ] {
-        let read = Value::Object(completed(object(kept), &place)).to_string();
-        assert_eq!(read, expected, "{kept}");
+        let completed_text = Value::Object(completed(object(stored_text), &node_name)).to_string();
+        assert_eq!(completed_text, expected, "{stored_text}");
     }
 }
 
 #[test]
 fn nodes_are_read_with_the_defaults_of_bcs() {
-    let place = DefinitionName::new("n", "a");
-    let named = r#""metadata":{"name":"b","namespace":"m"}"#;
+    let node_name = DefinitionName::new("n", "a");
+    let metadata = r#""metadata":{"name":"b","namespace":"m"}"#;
     // (text as stored, text as it is read, or `None` if reading does not change it)
-    for (kept, expected) in [
+    for (stored_text, expected) in [
         (
-            format!("{{ \"kind\": \"AdmissionWebhook\", {named}, \"ResourcesRef\": {{}} }}"),
+            format!("{{ \"kind\": \"AdmissionWebhook\", {metadata}, \"ResourcesRef\": {{}} }}"),
             None,
         ),
         (
-            format!(r#"{{"kind":"admissionwebhook","apiVersion":"",{named}}}"#),
+            format!(r#"{{"kind":"admissionwebhook","apiVersion":"",{metadata}}}"#),
             None,
         ),
         (
-            format!(r#"{{"kind":"admissionwebhook","apiVersion":"v1",{named}}}"#),
+            format!(r#"{{"kind":"admissionwebhook","apiVersion":"v1",{metadata}}}"#),
             Some(format!(
-                r#"{{"apiVersion":"v4","kind":"admissionwebhook",{named}}}"#
+                r#"{{"apiVersion":"v4","kind":"admissionwebhook",{metadata}}}"#
             )),
         ),
         (
-            format!(r#"{{{named},"x":1.50}}"#),
+            format!(r#"{{{metadata},"x":1.50}}"#),
             Some(format!(
-                r#"{{"apiVersion":"v4","kind":"admissionwebhook",{named},"x":1.5}}"#
+                r#"{{"apiVersion":"v4","kind":"admissionwebhook",{metadata},"x":1.5}}"#
             )),
         ),
         (
@@ -102,8 +102,8 @@ fn nodes_are_read_with_the_defaults_of_bcs() {
         ("[]".to_owned(), None),
         ("{".to_owned(), None),
     ] {
-        let read = with_defaults(kept.clone(), &place);
-        assert_eq!(read, expected.unwrap_or(kept));
+        let defaulted_text = with_defaults(stored_text.clone(), &node_name);
+        assert_eq!(defaulted_text, expected.unwrap_or(stored_text));
     }
 }
 

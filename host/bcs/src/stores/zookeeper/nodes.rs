@@ -57,28 +57,28 @@ impl NodeReader {
     ///
     /// Every node is watched before it is read. The nodes are consistent if no watch fires before the last response.
     pub(super) async fn read(&self, client: &Client, root: &str) -> Result<Option<Snapshot>, ZooKeeperError> {
-        let mut kept = self.0.lock().await;
+        let mut session_watches = self.0.lock().await;
         let session = Some(client.session_id());
-        if kept.session != session {
+        if session_watches.session != session {
             let watches = HashMap::new();
-            *kept = SessionWatches { session, watches };
+            *session_watches = SessionWatches { session, watches };
         }
         // The server of this session may lag behind other servers of the ensemble. `sync` makes it catch up with them.
         client.sync(root).await.at("reading", root)?;
         for _ in 0..ATTEMPTS {
             let is_waiting = |change: &Change| change.clone().now_or_never().is_none();
-            kept.watches.retain(|_, change| is_waiting(change));
+            session_watches.watches.retain(|_, change| is_waiting(change));
             let mut attempt = TreeRead {
                 client,
-                kept: &mut kept.watches,
-                used: HashSet::new(),
+                watches: &mut session_watches.watches,
+                used_keys: HashSet::new(),
             };
             let Some(nodes) = attempt.nodes(root).await? else {
                 continue;
             };
-            let used = attempt.used;
-            kept.watches.retain(|watched, _| used.contains(watched));
-            let mut watches: Watches = kept.watches.values().cloned().collect();
+            let used_keys = attempt.used_keys;
+            session_watches.watches.retain(|key, _| used_keys.contains(key));
+            let mut watches: Watches = session_watches.watches.values().cloned().collect();
             if watches.next().now_or_never().is_none() {
                 return Ok(Some(Snapshot { nodes, watches }));
             }
@@ -88,7 +88,7 @@ impl NodeReader {
 }
 
 /// Does not watch the nodes. Concurrent changes may be missed.
-pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<StoreNode>, ZooKeeperError> {
+pub(super) async fn read_all(client: &Client, root: &str) -> Result<Vec<StoreNode>, ZooKeeperError> {
     let mut nodes = Vec::new();
     for namespace in names(client, root).await? {
         let parent = format!("{root}/{namespace}");
@@ -116,7 +116,7 @@ async fn names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperErro
     }
 }
 
-pub(super) async fn first(mut watches: Watches) {
+pub(super) async fn until_first_change(mut watches: Watches) {
     if watches.next().await.is_none() {
         std::future::pending::<()>().await;
     }
@@ -124,24 +124,24 @@ pub(super) async fn first(mut watches: Watches) {
 
 struct TreeRead<'a> {
     client: &'a Client,
-    kept: &'a mut HashMap<WatchKey, Change>,
-    used: HashSet<WatchKey>,
+    watches: &'a mut HashMap<WatchKey, Change>,
+    used_keys: HashSet<WatchKey>,
 }
 
 impl TreeRead<'_> {
     /// Returns `None` if a node is deleted during the read.
     async fn nodes(&mut self, root: &str) -> Result<Option<Vec<StoreNode>>, ZooKeeperError> {
-        let watched = WatchKey::Children(root.to_owned());
-        let namespaces = match children(self.client, root, self.is_kept(&watched)).await {
+        let children_key = WatchKey::Children(root.to_owned());
+        let namespaces = match children(self.client, root, self.is_kept(&children_key)).await {
             Ok((namespaces, watch)) => {
-                self.keep(watched, watch);
+                self.keep(children_key, watch);
                 namespaces
             }
             Err(Error::NoNode) => {
-                let watched = WatchKey::Existence(root.to_owned());
-                let is_kept = self.is_kept(&watched);
+                let existence_key = WatchKey::Existence(root.to_owned());
+                let is_kept = self.is_kept(&existence_key);
                 let (is_there, watch) = existence(self.client, root, is_kept).await.at("reading", root)?;
-                self.keep(watched, watch);
+                self.keep(existence_key, watch);
                 return Ok((!is_there).then(Vec::new));
             }
             Err(error) => return Err(error).at("reading the children of", root),
@@ -157,7 +157,7 @@ impl TreeRead<'_> {
             }
         });
         let lists = join_all(lists).await;
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         let mut is_gone = false;
         for (path, namespace, list) in lists {
             let (names, watch) = match list {
@@ -168,11 +168,12 @@ impl TreeRead<'_> {
                 }
                 Err(error) => return Err(error).at("reading the children of", &path),
             };
-            let place = |name: String| (format!("{path}/{name}"), DefinitionName::new(&namespace, &name));
-            places.extend(names.into_iter().map(place));
+            let node_location =
+                |name: String| (format!("{path}/{name}"), DefinitionName::new(&namespace, &name));
+            locations.extend(names.into_iter().map(node_location));
             self.keep(WatchKey::Children(path), watch);
         }
-        let nodes = places.into_iter().map(|(path, name)| {
+        let nodes = locations.into_iter().map(|(path, name)| {
             let is_kept = self.is_kept(&WatchKey::Data(path.clone()));
             let client = self.client;
             async move {
@@ -181,7 +182,7 @@ impl TreeRead<'_> {
             }
         });
         let nodes = join_all(nodes).await;
-        let mut read = Vec::new();
+        let mut store_nodes = Vec::new();
         for (path, name, data) in nodes {
             let (data, watch) = match data {
                 Ok(data) => data,
@@ -192,21 +193,21 @@ impl TreeRead<'_> {
                 Err(error) => return Err(error).at("reading", &path),
             };
             self.keep(WatchKey::Data(path.clone()), watch);
-            read.push(StoreNode { path, name, data });
+            store_nodes.push(StoreNode { path, name, data });
         }
-        Ok((!is_gone).then_some(read))
+        Ok((!is_gone).then_some(store_nodes))
     }
 
-    fn is_kept(&self, watched: &WatchKey) -> bool {
-        self.kept.contains_key(watched)
+    fn is_kept(&self, key: &WatchKey) -> bool {
+        self.watches.contains_key(key)
     }
 
-    fn keep(&mut self, watched: WatchKey, watch: Option<NodeWatch>) {
+    fn keep(&mut self, key: WatchKey, watch: Option<NodeWatch>) {
         if let Some(watch) = watch {
             let change = watch.map(drop).boxed().shared();
-            self.kept.insert(watched.clone(), change);
+            self.watches.insert(key.clone(), change);
         }
-        self.used.insert(watched);
+        self.used_keys.insert(key);
     }
 }
 

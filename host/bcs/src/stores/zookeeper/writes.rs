@@ -29,52 +29,52 @@ pub(super) async fn transact(
         }
     }
     if let [write] = writes {
-        let done = match (write.version, &write.data) {
+        let outcome = match (write.version, &write.data) {
             (None, None) => Ok(()),
             (None, Some(data)) => client.create(&write.path, data, &options).await.map(|_| ()),
             (Some(version), Some(data)) => {
-                let written = client.set_data(&write.path, data, Some(version)).await;
-                written.map(|_| ())
+                let response = client.set_data(&write.path, data, Some(version)).await;
+                response.map(|_| ())
             }
             (Some(version), None) => client.delete(&write.path, Some(version)).await,
         };
-        return done.at("writing", &write.path);
+        return outcome.at("writing", &write.path);
     }
-    let mut created = HashSet::new();
-    let mut done = Ok(());
+    let mut created_paths = HashSet::new();
+    let mut transaction_result = Ok(());
     for write in writes.iter_mut().filter(|write| write.version.is_none()) {
         match client.create(&write.path, &[], &options).await {
             Ok(_) => {
                 write.version = Some(0);
-                created.insert(write.path.clone());
+                created_paths.insert(write.path.clone());
             }
             Err(error) => {
-                done = Err(error).at("creating", &write.path);
+                transaction_result = Err(error).at("creating", &write.path);
                 break;
             }
         }
     }
-    if done.is_ok() {
-        done = commit(client, writes).await;
+    if transaction_result.is_ok() {
+        transaction_result = commit(client, writes).await;
     }
-    if done.is_err() {
-        for path in created {
+    if transaction_result.is_err() {
+        for path in created_paths {
             // If this request fails too, the new node stays without data. That does no harm, because a node without
             // data is not a definition.
             let _ = client.delete(&path, Some(0)).await;
         }
     }
-    done
+    transaction_result
 }
 
 async fn commit(client: &Client, writes: &[NodeWrite]) -> Result<(), ZooKeeperError> {
     let mut writer = client.new_multi_writer();
     for write in writes {
-        let added = match &write.data {
+        let addition = match &write.data {
             Some(data) => writer.add_set_data(&write.path, data, write.version),
             None => writer.add_delete(&write.path, write.version),
         };
-        added.at("writing", &write.path)?;
+        addition.at("writing", &write.path)?;
     }
     let (index, error) = match writer.commit().await {
         Ok(_) => return Ok(()),

@@ -36,7 +36,7 @@ struct PendingNode {
 struct Keeper {
     zookeeper: ZooKeeper,
     registration: NodeRegistration,
-    wanted: watch::Receiver<NodeGoal>,
+    goal: watch::Receiver<NodeGoal>,
     state: watch::Sender<RegistrationState>,
     node: Option<PendingNode>,
     pauses: Backoff,
@@ -46,14 +46,14 @@ struct Keeper {
 pub(super) async fn keep(
     zookeeper: ZooKeeper,
     registration: NodeRegistration,
-    wanted: watch::Receiver<NodeGoal>,
+    goal: watch::Receiver<NodeGoal>,
     state: watch::Sender<RegistrationState>,
     stop: CancellationToken,
 ) {
     let mut keeper = Keeper {
         zookeeper,
         registration,
-        wanted,
+        goal,
         state,
         node: None,
         pauses: Backoff::new(FIRST_PAUSE / 2, MAX_PAUSE / 2),
@@ -71,16 +71,16 @@ impl Keeper {
         if let Err(reason) = check(&self.registration) {
             let NodeRegistration { parent, name, .. } = &self.registration;
             let reason = format!("{name:?} below {parent:?} is not a valid node name: {reason}");
-            self.missing(reason, false);
+            self.publish_missing(reason, false);
             return std::future::pending().await;
         }
         let zookeeper = self.zookeeper.clone();
         loop {
-            let client = zookeeper.connected(|error| self.failed(&error)).await;
+            let client = zookeeper.connected(|error| self.publish_failure(&error)).await;
             match zookeeper.while_connected(self.in_session(&client)).await {
-                None => self.failed(&zookeeper.unavailable()),
+                None => self.publish_failure(&zookeeper.unavailable()),
                 Some(error) => {
-                    self.failed(&error);
+                    self.publish_failure(&error);
                     if error.is_disconnected() {
                         sleep(RECONNECT_PAUSE).await;
                     } else {
@@ -93,14 +93,14 @@ impl Keeper {
 
     async fn in_session(&mut self, client: &Client) -> ZooKeeperError {
         loop {
-            if let Err(error) = self.once(client).await {
+            if let Err(error) = self.keep_once(client).await {
                 return error;
             }
         }
     }
 
-    async fn once(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
-        if !self.wanted.borrow_and_update().is_present {
+    async fn keep_once(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
+        if !self.goal.borrow_and_update().is_present {
             return self.stay_away(client).await;
         }
         let path = self.path(client).await?;
@@ -108,33 +108,33 @@ impl Keeper {
             Ok(((data, stat), watch)) if stat.ephemeral_owner == client.session_id().0 => (data, watch),
             Ok(_) | Err(Error::NoNode) => {
                 self.node = None;
-                self.missing(format!("{path} was deleted"), false);
+                self.publish_missing(format!("{path} was deleted"), false);
                 self.pause().await;
                 return Ok(());
             }
             Err(error) => return Err(error).at("reading", &path),
         };
-        let wanted = self.wanted.borrow_and_update().data.clone();
-        if data != wanted {
+        let goal_data = self.goal.borrow_and_update().data.clone();
+        if data != goal_data {
             if self.node.as_ref().is_some_and(|node| node.data != data) {
                 tracing::warn!(path, "the registration was overwritten, and is restored");
             }
-            let written = client.set_data(&path, &wanted, None).await;
-            if written != Err(Error::NoNode) {
-                written.at("writing", &path)?;
+            let response = client.set_data(&path, &goal_data, None).await;
+            if response != Err(Error::NoNode) {
+                response.at("writing", &path)?;
             }
         }
-        let is_current = data == wanted;
+        let is_current = data == goal_data;
         if let Some(node) = &mut self.node {
-            node.data = wanted;
+            node.data = goal_data;
         }
         if !is_current {
             return Ok(());
         }
-        self.registered(&path);
+        self.publish_registered(&path);
         tokio::select! {
             fired = watch.fired() => fired.at("following", &path),
-            Ok(()) = self.wanted.changed() => Ok(()),
+            Ok(()) = self.goal.changed() => Ok(()),
         }
     }
 
@@ -155,7 +155,7 @@ impl Keeper {
                 "withdrawn from ZooKeeper until this driver serves the table that the others serve"
             );
         }
-        let _ = self.wanted.changed().await;
+        let _ = self.goal.changed().await;
         Ok(())
     }
 
@@ -187,9 +187,9 @@ impl Keeper {
         let begin = join(&parent, &format!("{}{}", node.prefix, self.registration.name));
         let acls = self.zookeeper.acls();
         let options = CreateMode::EphemeralSequential.with_acls(acls);
-        node.data = self.wanted.borrow().data.clone();
-        let created = client.create(&begin, &node.data, &options).await;
-        let (_, sequence) = match created {
+        node.data = self.goal.borrow().data.clone();
+        let creation = client.create(&begin, &node.data, &options).await;
+        let (_, sequence) = match creation {
             Err(Error::NoNode) => {
                 let options = CreateMode::Persistent.with_acls(acls);
                 match client.mkdir(&parent, &options).await {
@@ -197,7 +197,7 @@ impl Keeper {
                         let servers = self.zookeeper.servers().clone();
                         return Err(ZooKeeperError::NoRoot { servers });
                     }
-                    made => made.at("creating", &parent)?,
+                    result => result.at("creating", &parent)?,
                 }
                 let options = CreateMode::EphemeralSequential.with_acls(acls);
                 client.create(&begin, &node.data, &options).await
@@ -249,7 +249,7 @@ impl Keeper {
         );
     }
 
-    fn registered(&mut self, path: &str) {
+    fn publish_registered(&mut self, path: &str) {
         self.pauses.reset();
         let state = RegistrationState::Registered {
             path: path.to_owned(),
@@ -259,11 +259,11 @@ impl Keeper {
         }
     }
 
-    fn failed(&self, error: &ZooKeeperError) {
-        self.missing(error.to_string(), error.is_refused());
+    fn publish_failure(&self, error: &ZooKeeperError) {
+        self.publish_missing(error.to_string(), error.is_refused());
     }
 
-    fn missing(&self, reason: String, is_refused: bool) {
+    fn publish_missing(&self, reason: String, is_refused: bool) {
         let warning = reason.clone();
         if self.publish(RegistrationState::Missing { reason, is_refused }) {
             tracing::warn!(
@@ -276,9 +276,9 @@ impl Keeper {
     }
 
     fn publish(&self, state: RegistrationState) -> bool {
-        self.state.send_if_modified(|known| {
-            let is_new = *known != state;
-            *known = state;
+        self.state.send_if_modified(|current| {
+            let is_new = *current != state;
+            *current = state;
             is_new
         })
     }

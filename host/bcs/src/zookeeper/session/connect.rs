@@ -41,10 +41,10 @@ pub(super) async fn keep(
             Ok(client) => {
                 pauses.reset();
                 let reason = publish_states(client, &mut publisher).await;
-                publisher.disconnected(reason);
+                publisher.publish_disconnected(reason);
             }
             Err(error) => {
-                publisher.disconnected(explain(&error, &config).await);
+                publisher.publish_disconnected(explain(&error, &config).await);
                 sleep(pauses.after_failure()).await;
             }
         }
@@ -70,8 +70,10 @@ async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     let mut state = client.state();
     loop {
         match state {
-            ClientState::SyncConnected | ClientState::ConnectedReadOnly => publisher.connected(&client),
-            ClientState::Disconnected => publisher.disconnected(describe(&Error::ConnectionLoss)),
+            ClientState::SyncConnected | ClientState::ConnectedReadOnly => {
+                publisher.publish_connected(&client)
+            }
+            ClientState::Disconnected => publisher.publish_disconnected(describe(&Error::ConnectionLoss)),
             ClientState::Expired => return describe(&Error::SessionExpired),
             ClientState::AuthFailed => return describe(&Error::AuthFailed),
             ClientState::Closed => return describe(&Error::ClientClosed),
@@ -112,7 +114,7 @@ async fn probe(server: EnsembleServer) -> String {
 }
 
 impl Publisher {
-    fn connected(&mut self, client: &Client) {
+    fn publish_connected(&mut self, client: &Client) {
         let session = client.session_id();
         if self.states.borrow().is_connected() {
             return;
@@ -127,7 +129,7 @@ impl Publisher {
         });
     }
 
-    fn disconnected(&mut self, reason: String) {
+    fn publish_disconnected(&mut self, reason: String) {
         let before = self.states.borrow().clone();
         // `since` is the time at which the connection was lost. Later failures to connect again do not change it.
         let since = if before.is_connected() {

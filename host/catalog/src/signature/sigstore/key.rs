@@ -69,13 +69,13 @@ impl PublicKey {
 
     pub(super) fn from_der(der: DerPublicKey) -> Result<Self, String> {
         let kinds = "ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits";
-        let refused = |error: &dyn fmt::Display| format!("it is not a key for {kinds}: {error}");
-        let algorithm = KeyAlgorithm::from_spki(&der).map_err(|error| refused(&error))?;
+        let error_text = |error: &dyn fmt::Display| format!("it is not a key for {kinds}: {error}");
+        let algorithm = KeyAlgorithm::from_spki(&der).map_err(|error| error_text(&error))?;
         if schemes(algorithm).is_empty() {
             return Err(format!("it is not a key for {kinds}"));
         }
-        let key = VerificationKey::from_spki(&der).map_err(|error| refused(&error))?;
-        validate_raw_public_key(key.scheme(), key.as_bytes()).map_err(|error| refused(&error))?;
+        let key = VerificationKey::from_spki(&der).map_err(|error| error_text(&error))?;
+        validate_raw_public_key(key.scheme(), key.as_bytes()).map_err(|error| error_text(&error))?;
         let fingerprint = Digest::of(der.as_bytes());
         Ok(Self {
             der,
@@ -93,7 +93,7 @@ impl PublicKey {
         self.der.as_bytes()
     }
 
-    pub(super) fn signed(&self, message: &[u8], signature: &SignatureBytes) -> bool {
+    pub(super) fn has_signed(&self, message: &[u8], signature: &SignatureBytes) -> bool {
         schemes(self.algorithm).iter().any(|scheme| {
             VerificationKey::from_spki_with_scheme(&self.der, *scheme)
                 .is_ok_and(|key| key.verify(message, signature).is_ok())
@@ -126,10 +126,10 @@ pub(super) fn read_text(path: &Path) -> Result<String, InvalidTrust> {
     })
 }
 
-pub(super) fn invalid(what: &'static str, path: Option<&Path>) -> impl Fn(String) -> InvalidTrust {
+pub(super) fn invalid(kind: &'static str, path: Option<&Path>) -> impl Fn(String) -> InvalidTrust {
     let path = path.map(Path::to_owned);
     move |problem| InvalidTrust::Invalid {
-        what,
+        kind,
         path: path.clone(),
         problem,
     }

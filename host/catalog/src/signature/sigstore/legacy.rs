@@ -88,11 +88,11 @@ fn certificates(text: &str) -> Result<Vec<X509Certificate>, Refusal> {
 
 fn entry(promise: LogPromise) -> Result<TransparencyLogEntry, Refusal> {
     let body = decode("the log's entry", &promise.entry.body)?.into_bytes();
-    let kind: EntryKind =
+    let entry_kind: EntryKind =
         serde_json::from_slice(&body).map_err(|error| damaged("the log's entry", &error))?;
     let kind: KindVersion = serde_json::from_value(serde_json::json!({
-        "kind": kind.kind,
-        "version": kind.version,
+        "kind": entry_kind.kind,
+        "version": entry_kind.version,
     }))
     .map_err(|error| Refusal::Unsupported(error.to_string()))?;
     let log = hex::decode(&promise.entry.log_id).map_err(|error| damaged("the log's identity", &error))?;
@@ -109,8 +109,8 @@ fn entry(promise: LogPromise) -> Result<TransparencyLogEntry, Refusal> {
     )
 }
 
-fn damaged(what: &str, error: &dyn std::fmt::Display) -> Refusal {
-    Refusal::Damaged(format!("{what} cannot be read: {error}"))
+fn damaged(part: &str, error: &dyn std::fmt::Display) -> Refusal {
+    Refusal::Damaged(format!("{part} cannot be read: {error}"))
 }
 
 /// A bundle file as `cosign sign-blob --bundle` of cosign 2 writes it.

@@ -31,14 +31,14 @@ pub(super) enum SignedContent<'a> {
 }
 
 impl<'a> ParsedSignature<'a> {
-    pub(super) fn new(found: &'a FoundSignature) -> Result<Self, Refusal> {
-        match found {
+    pub(super) fn new(found_signature: &'a FoundSignature) -> Result<Self, Refusal> {
+        match found_signature {
             FoundSignature::Detached { content, .. } => Ok(Self {
                 signed: SignedContent::Artifact(None),
                 signature: detached(&content.0)?,
                 bundle: None,
             }),
-            FoundSignature::Bundle { content, .. } => Self::of_bundle(&content.0),
+            FoundSignature::Bundle { content, .. } => Self::from_bundle(&content.0),
             FoundSignature::SimpleSigning {
                 payload,
                 signature,
@@ -63,11 +63,11 @@ impl<'a> ParsedSignature<'a> {
         }
     }
 
-    fn of_bundle(content: &[u8]) -> Result<Self, Refusal> {
+    fn from_bundle(content: &[u8]) -> Result<Self, Refusal> {
         let text = std::str::from_utf8(content)
             .map_err(|error| Refusal::Damaged(format!("it is not valid UTF-8: {error}")))?;
-        if let Some(older) = legacy::BlobBundle::parse(text) {
-            let (signature, bundle) = older.open()?;
+        if let Some(blob_bundle) = legacy::BlobBundle::parse(text) {
+            let (signature, bundle) = blob_bundle.open()?;
             return Ok(Self {
                 signed: SignedContent::Artifact(None),
                 signature,
@@ -161,10 +161,10 @@ fn detached(content: &[u8]) -> Result<SignatureBytes, Refusal> {
     Ok(SignatureBytes::new(bytes))
 }
 
-pub(super) fn decode(what: &str, text: &str) -> Result<SignatureBytes, Refusal> {
+pub(super) fn decode(part: &str, text: &str) -> Result<SignatureBytes, Refusal> {
     let bytes = STANDARD
         .decode(text.trim())
-        .map_err(|error| Refusal::Damaged(format!("{what} is not valid base64: {error}")))?;
+        .map_err(|error| Refusal::Damaged(format!("{part} is not valid base64: {error}")))?;
     Ok(SignatureBytes::new(bytes))
 }
 
@@ -228,7 +228,7 @@ fn statement(envelope: &DsseEnvelope, actual: Digest) -> Result<(), Refusal> {
     if statement.matches_sha256(&Sha256Hash::from(*actual.as_bytes())) {
         return Ok(());
     }
-    let signed = statement
+    let digests = statement
         .subject
         .iter()
         .filter_map(|subject| subject.digest.sha256.as_ref())
@@ -236,10 +236,10 @@ fn statement(envelope: &DsseEnvelope, actual: Digest) -> Result<(), Refusal> {
         .collect::<Vec<_>>()
         .join(", ");
     Err(Refusal::OtherSubject {
-        signed: if signed.is_empty() {
+        signed: if digests.is_empty() {
             "something else".to_owned()
         } else {
-            signed
+            digests
         },
         actual,
     })

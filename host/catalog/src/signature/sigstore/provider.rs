@@ -29,8 +29,8 @@ impl HashContext for Hash {
     }
 }
 
-fn unsupported(what: impl std::fmt::Display) -> Error {
-    Error::UnsupportedAlgorithm(format!("{what} is not supported"))
+fn unsupported(algorithm: impl std::fmt::Display) -> Error {
+    Error::UnsupportedAlgorithm(format!("{algorithm} is not supported"))
 }
 
 fn invalid(scheme: SigningScheme) -> Error {

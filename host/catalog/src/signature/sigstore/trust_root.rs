@@ -11,7 +11,7 @@ use super::{
 };
 use crate::signature::InvalidTrust;
 
-const WHAT: &str = "trust root";
+const KIND: &str = "trust root";
 
 /// The certificate authorities and logs that are trusted. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
@@ -32,7 +32,7 @@ impl TrustRoot {
     ///
     /// Returns an error when the text is invalid, or contains an unusable key or certificate.
     pub fn from_json(text: &str) -> Result<Self, InvalidTrust> {
-        Self::parse(text).map_err(invalid(WHAT, None))
+        Self::parse(text).map_err(invalid(KIND, None))
     }
 
     /// Reads a `trusted_root.json` from a file.
@@ -41,7 +41,7 @@ impl TrustRoot {
     ///
     /// Fails as [`from_json`](Self::from_json) does, and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
-        Self::parse(&read_text(path)?).map_err(invalid(WHAT, Some(path)))
+        Self::parse(&read_text(path)?).map_err(invalid(KIND, Some(path)))
     }
 
     /// Creates a trust root from PEM texts: the certificates of an authority (Fulcio: root and intermediates), and the
@@ -55,16 +55,16 @@ impl TrustRoot {
         signature_log: &str,
         certificate_log: Option<&str>,
     ) -> Result<Self, InvalidTrust> {
-        let root = invalid(WHAT, None);
-        let blocks =
-            pem::parse_many(authorities).map_err(|error| root(format!("it is not valid PEM: {error}")))?;
+        let root_error = invalid(KIND, None);
+        let blocks = pem::parse_many(authorities)
+            .map_err(|error| root_error(format!("it is not valid PEM: {error}")))?;
         let certificates: Vec<Value> = blocks
             .iter()
             .filter(|block| block.tag() == "CERTIFICATE")
             .map(|block| json!({ "rawBytes": STANDARD.encode(block.contents()) }))
             .collect();
         if certificates.is_empty() || certificates.len() != blocks.len() {
-            return Err(root(
+            return Err(root_error(
                 "it is empty, or holds a PEM block that is not a `CERTIFICATE`".to_owned(),
             ));
         }
@@ -84,13 +84,13 @@ impl TrustRoot {
             "tlogs": [log(signature_log)?],
             "ctlogs": certificate_logs.into_iter().collect::<Vec<_>>(),
         });
-        Self::parse(&text.to_string()).map_err(root)
+        Self::parse(&text.to_string()).map_err(root_error)
     }
 
     fn parse(text: &str) -> Result<Self, String> {
         provider::install();
-        let wrong = |error: &dyn fmt::Display| format!("it is not a valid sigstore trust root: {error}");
-        let root = TrustedRoot::from_json(text).map_err(|error| wrong(&error))?;
+        let error_text = |error: &dyn fmt::Display| format!("it is not a valid sigstore trust root: {error}");
+        let root = TrustedRoot::from_json(text).map_err(|error| error_text(&error))?;
         if root.certificate_authorities.is_empty() {
             return Err("it names no certificate authority, so no signature could be verified".to_owned());
         }
@@ -98,7 +98,7 @@ impl TrustRoot {
             return Err("it names no transparency log, so no signature could be verified".to_owned());
         }
         Ok(Self(Arc::new(TrustedMaterial {
-            verifier: Verifier::new(&root).map_err(|error| wrong(&error))?,
+            verifier: Verifier::new(&root).map_err(|error| error_text(&error))?,
             has_certificate_logs: !root.ctlogs.is_empty(),
             text: text.to_owned(),
         })))

@@ -5,30 +5,30 @@ use super::*;
 #[test]
 fn an_existing_authority_signs_further_certificates() {
     let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let made = certs(&first, "--service hook.ns").unwrap();
-    assert!(made.ca.is_new);
+    let report = certs(&first, "--service hook.ns").unwrap();
+    assert!(report.ca.is_new);
 
-    let again = certs(&first, "--service other.ns").unwrap();
-    assert!(!again.ca.is_new);
-    assert_eq!(again.ca_bundle, made.ca_bundle);
+    let further_report = certs(&first, "--service other.ns").unwrap();
+    assert!(!further_report.ca.is_new);
+    assert_eq!(further_report.ca_bundle, report.ca_bundle);
     assert!(is_valid_server(
-        &made,
+        &report,
         &first.path().join("other.ns.pem"),
         "other.ns.svc"
     ));
 
     let ca = first.path().join("ca.pem");
     let elsewhere = certs(&second, &format!("--service third.ns --ca {}", ca.display())).unwrap();
-    assert_eq!(elsewhere.ca_bundle, made.ca_bundle);
+    assert_eq!(elsewhere.ca_bundle, report.ca_bundle);
     assert!(is_valid_server(
-        &made,
+        &report,
         &second.path().join("third.ns.pem"),
         "third.ns"
     ));
     assert!(!second.path().join("ca.pem").exists());
 
     let forced = certs(&first, "--service hook.ns --force").unwrap();
-    assert_eq!(forced.ca_bundle, made.ca_bundle);
+    assert_eq!(forced.ca_bundle, report.ca_bundle);
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn an_authority_that_expires_within_a_year_is_reported() {
     let directory = TempDir::new().unwrap();
     certs(&directory, "").unwrap();
     for (days, expected) in [(0, false), (3284, false), (3286, true)] {
-        let made = make(&arguments(&directory, ""), now() + Duration::days(days)).unwrap();
-        assert_eq!(made.to_string().contains("--new-ca"), expected, "{days}");
+        let report = make(&arguments(&directory, ""), now() + Duration::days(days)).unwrap();
+        assert_eq!(report.to_string().contains("--new-ca"), expected, "{days}");
     }
 }
 
@@ -148,12 +148,12 @@ fn a_damaged_certificate_authority_is_refused() {
 fn no_certificate_outlives_its_authority() {
     let directory = TempDir::new().unwrap();
     let line = "--service hook.ns --days 3650";
-    let made = certs(&directory, line).unwrap();
+    let report = certs(&directory, line).unwrap();
     let later = now() + Duration::days(3000);
-    let again = make(&arguments(&directory, "--service other.ns --days 3650"), later).unwrap();
+    let later_report = make(&arguments(&directory, "--service other.ns --days 3650"), later).unwrap();
     assert_eq!(
-        again.certificates[0].entry.not_after.date(),
-        made.ca.not_after.date()
+        later_report.certificates[0].entry.not_after.date(),
+        report.ca.not_after.date()
     );
     let too_late = now() + Duration::days(3651);
     let error = make(&arguments(&directory, "--service third.ns"), too_late).unwrap_err();

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn rustls_accepts_a_certificate_only_for_its_names() {
     let directory = TempDir::new().unwrap();
-    let made = certs(
+    let report = certs(
         &directory,
         "--service hook.ns --service images.image-ns --host localhost --host 127.0.0.1 --host ::1 \
          --host *.example.com --client driver",
@@ -34,20 +34,20 @@ fn rustls_accepts_a_certificate_only_for_its_names() {
     ] {
         let path = directory.path().join(format!("{file}.pem"));
         for name in names {
-            assert!(is_valid_server(&made, &path, name), "{file} for {name}");
+            assert!(is_valid_server(&report, &path, name), "{file} for {name}");
         }
         for name in others {
-            assert!(!is_valid_server(&made, &path, name), "{file} for {name}");
+            assert!(!is_valid_server(&report, &path, name), "{file} for {name}");
         }
-        assert_eq!(is_client(&made, &path), file == "driver", "{file}");
+        assert_eq!(is_client(&report, &path), file == "driver", "{file}");
     }
 }
 
 #[test]
 fn a_certificate_has_the_requested_names_and_its_key_usage() {
     let directory = TempDir::new().unwrap();
-    let made = certs(&directory, "--service hook.ns --host 127.0.0.1 --days 30").unwrap();
-    let files = &made.certificates[0].entry.files;
+    let report = certs(&directory, "--service hook.ns --host 127.0.0.1 --days 30").unwrap();
+    let files = &report.certificates[0].entry.files;
     let leaf = der(&files.certificate);
     let (_, leaf) = x509_parser::parse_x509_certificate(&leaf).unwrap();
     let extension = leaf.subject_alternative_name().unwrap().unwrap().value;
@@ -73,7 +73,7 @@ fn a_certificate_has_the_requested_names_and_its_key_usage() {
     };
     assert_eq!(days(&leaf), 30);
 
-    let authority = der(&made.ca.files.certificate);
+    let authority = der(&report.ca.files.certificate);
     let (_, authority) = x509_parser::parse_x509_certificate(&authority).unwrap();
     assert!(authority.is_ca());
     assert_eq!(days(&authority), 3650);

@@ -4,8 +4,8 @@ use super::*;
 fn existing_certificates_are_kept_without_the_option_force() {
     let directory = TempDir::new().unwrap();
     certs(&directory, "--service hook.ns").unwrap();
-    let read = || std::fs::read(directory.path().join("hook.ns.key")).unwrap();
-    let before = read();
+    let read_key = || std::fs::read(directory.path().join("hook.ns.key")).unwrap();
+    let before = read_key();
     let error = certs(&directory, "--service new.ns --service hook.ns")
         .unwrap_err()
         .to_string();
@@ -13,11 +13,11 @@ fn existing_certificates_are_kept_without_the_option_force() {
         assert!(error.contains(part), "{part}: {error}");
     }
     assert!(!error.contains("new.ns"), "{error}");
-    assert_eq!(read(), before);
+    assert_eq!(read_key(), before);
     assert!(!directory.path().join("new.ns.pem").exists(), "all or nothing");
 
     certs(&directory, "--service hook.ns --force").unwrap();
-    assert_ne!(read(), before);
+    assert_ne!(read_key(), before);
 }
 
 #[cfg(unix)]
@@ -26,7 +26,7 @@ fn key_files_are_readable_only_by_their_owner() {
     use std::os::unix::fs::PermissionsExt;
     let directory = TempDir::new().unwrap();
     certs(&directory, "--service hook.ns --client driver").unwrap();
-    let mut seen = 0;
+    let mut file_count = 0;
     for entry in std::fs::read_dir(directory.path()).unwrap() {
         let entry = entry.unwrap();
         let is_key = entry
@@ -35,9 +35,9 @@ fn key_files_are_readable_only_by_their_owner() {
             .is_some_and(|extension| extension == "key");
         let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, if is_key { 0o600 } else { 0o644 }, "{:?}", entry.path());
-        seen += 1;
+        file_count += 1;
     }
-    assert_eq!(seen, 6, "no temporary file is left");
+    assert_eq!(file_count, 6, "no temporary file is left");
 }
 
 #[test]

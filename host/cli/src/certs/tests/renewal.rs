@@ -64,31 +64,39 @@ fn renewal_replaces_only_certificates_that_need_it() {
         let path = directory.path().join("hook.ns.pem");
         let before = std::fs::read(&path).unwrap();
         let line = arguments(&directory, &format!("{line} --renew --days 90"));
-        let made = make(&line, now() + Duration::days(days)).unwrap();
-        assert_eq!(made.certificates[0].entry.is_new, expected, "{case}");
+        let report = make(&line, now() + Duration::days(days)).unwrap();
+        assert_eq!(report.certificates[0].entry.is_new, expected, "{case}");
         assert_eq!(std::fs::read(&path).unwrap() != before, expected, "{case}");
-        assert_eq!(json(&made)["certificates"][0]["new"], expected, "{case}");
+        assert_eq!(json(&report)["certificates"][0]["new"], expected, "{case}");
         let verb = if expected { "wrote" } else { "kept" };
         let printed = format!("{verb} {}", path.display());
-        assert!(made.to_string().contains(&printed), "{case}: {made}");
-        let again = make(&line, now() + Duration::days(days)).unwrap();
-        assert!(!again.certificates[0].entry.is_new, "{case}");
+        assert!(report.to_string().contains(&printed), "{case}: {report}");
+        let later_report = make(&line, now() + Duration::days(days)).unwrap();
+        assert!(!later_report.certificates[0].entry.is_new, "{case}");
     }
 }
 
 #[test]
 fn renewal_creates_missing_certificates() {
     let directory = TempDir::new().unwrap();
-    let made = certs(&directory, "--service hook.ns --client driver --renew").unwrap();
-    assert!(made.ca.is_new);
+    let report = certs(&directory, "--service hook.ns --client driver --renew").unwrap();
+    assert!(report.ca.is_new);
     assert!(
-        made.certificates
+        report
+            .certificates
             .iter()
             .all(|certificate| certificate.entry.is_new)
     );
-    let made = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
-    let new: Vec<_> = made.certificates.iter().map(|made| made.entry.is_new).collect();
+    let changed_report = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
+    let new: Vec<_> = changed_report
+        .certificates
+        .iter()
+        .map(|certificate| certificate.entry.is_new)
+        .collect();
     assert_eq!(new, [true, false]);
-    let made = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
-    assert!(!made.certificates[0].entry.is_new, "an address is known again");
+    let unchanged_report = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
+    assert!(
+        !unchanged_report.certificates[0].entry.is_new,
+        "an address is known again"
+    );
 }

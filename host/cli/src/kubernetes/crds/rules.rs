@@ -297,9 +297,9 @@ pub(super) fn requiring_one(fields: &[&str], is_exclusive: bool) -> Json {
 }
 
 /// Finds the schema at a path such as `a.b`, `list[].c` or `map.<name>`. The empty path is the root.
-fn schema_at<'s>(spec: &'s mut Json, place: &str) -> Option<&'s mut Map<String, Json>> {
+fn schema_at<'s>(spec: &'s mut Json, path: &str) -> Option<&'s mut Map<String, Json>> {
     let mut schema = spec;
-    for part in place.split('.').filter(|part| !part.is_empty()) {
+    for part in path.split('.').filter(|part| !part.is_empty()) {
         let name = part.trim_end_matches("[]");
         schema = if name.starts_with('<') {
             schema.get_mut("additionalProperties")?
@@ -314,10 +314,10 @@ fn schema_at<'s>(spec: &'s mut Json, place: &str) -> Option<&'s mut Map<String, 
 }
 
 fn add(spec: &mut Json, additions: &[Addition]) {
-    for (places, keywords) in additions {
-        for place in *places {
+    for (paths, keywords) in additions {
+        for path in *paths {
             // A test asserts that the schema contains every one of these paths. So the `continue` is never reached.
-            let Some(schema) = schema_at(spec, place) else {
+            let Some(schema) = schema_at(spec, path) else {
                 continue;
             };
             match keywords {
@@ -325,20 +325,20 @@ fn add(spec: &mut Json, additions: &[Addition]) {
                     let rules = rules
                         .iter()
                         .map(|(rule, message)| json!({"rule": rule, "message": message}));
-                    let all = schema.entry(VALIDATIONS).or_insert_with(|| json!([]));
-                    if let Some(all) = all.as_array_mut() {
-                        all.extend(rules);
+                    let validations = schema.entry(VALIDATIONS).or_insert_with(|| json!([]));
+                    if let Some(validations) = validations.as_array_mut() {
+                        validations.extend(rules);
                     }
                 }
-                Items(most, length) => {
-                    schema.insert("maxItems".to_owned(), (*most).into());
+                Items(item_count_max, length) => {
+                    schema.insert("maxItems".to_owned(), (*item_count_max).into());
                     let items = schema.get_mut("items").and_then(Json::as_object_mut);
                     if let Some(items) = items.filter(|_| *length > 0) {
                         items.insert("maxLength".to_owned(), (*length).into());
                     }
                 }
-                Length(most) => {
-                    schema.insert("maxLength".to_owned(), (*most).into());
+                Length(length_max) => {
+                    schema.insert("maxLength".to_owned(), (*length_max).into());
                 }
                 Key(field) => {
                     schema.insert(LIST_TYPE.to_owned(), "map".into());

@@ -63,7 +63,7 @@ fn paths_in_the_admin_section_are_changed_to_the_mounted_secret() {
     for name in ["a.pem", "a.key", "ca.pem", "ci.token"] {
         fs::write(folder.path().join(name), name).unwrap();
     }
-    let of = |section: &Json| {
+    let mount_admin = |section: &Json| {
         let mut section = section.as_object().unwrap().clone();
         of_admin(&mut section, folder.path()).map(|files| (Json::Object(section), files))
     };
@@ -74,7 +74,7 @@ fn paths_in_the_admin_section_are_changed_to_the_mounted_secret() {
         "clients": [{"name": "alice", "role": "Admin"}],
         "tokens": [digest, token],
     });
-    let (section, files) = of(&section).unwrap();
+    let (section, files) = mount_admin(&section).unwrap();
     assert_eq!(
         section,
         json!({
@@ -96,11 +96,11 @@ fn paths_in_the_admin_section_are_changed_to_the_mounted_secret() {
         ]
     );
 
-    let (section, files) = of(&json!({"tokens": [digest]})).unwrap();
+    let (section, files) = mount_admin(&json!({"tokens": [digest]})).unwrap();
     assert!(files.is_empty());
     assert_eq!(section["tls"]["key"], "../tls/tls.key");
-    let (section, _) = of(&json!({})).unwrap();
+    let (section, _) = mount_admin(&json!({})).unwrap();
     assert_eq!(section, json!({}));
-    let error = of(&json!({"tokens": [{"file": "none.token"}]})).unwrap_err();
+    let error = mount_admin(&json!({"tokens": [{"file": "none.token"}]})).unwrap_err();
     assert!(error.contains("none.token"), "{error}");
 }

@@ -88,33 +88,33 @@ pub(super) fn permissions(clusters: &[ClusterEntry]) -> String {
     table.text()
 }
 
-pub(super) fn reencrypted(done: &Reencrypted) -> String {
+pub(super) fn reencrypted(reencryption: &Reencrypted) -> String {
     let mut text = format!(
         "encrypted the credentials of {} and {} of users\n",
-        human::count(done.tokens, "cluster"),
-        human::count(done.user_tokens, "token")
+        human::count(reencryption.tokens, "cluster"),
+        human::count(reencryption.user_tokens, "token")
     );
-    for reason in &done.skipped {
+    for reason in &reencryption.skipped {
         text += &format!("not encrypted again: {}\n", harmless(reason));
     }
     text
 }
 
-pub(super) fn imported(done: &ImportedAccounts) -> String {
+pub(super) fn imported(import: &ImportedAccounts) -> String {
     let counts = [
-        (done.users, "user"),
-        (done.tokens, "token"),
-        (done.clusters, "cluster"),
-        (done.credentials, "credential"),
-        (done.register_tokens, "register token"),
-        (done.permissions, "permission"),
+        (import.users, "user"),
+        (import.tokens, "token"),
+        (import.clusters, "cluster"),
+        (import.credentials, "credential"),
+        (import.register_tokens, "register token"),
+        (import.permissions, "permission"),
     ]
     .map(|(number, noun)| human::count(number, noun));
     let mut text = format!("copied {}\n", counts.join(", "));
-    for name in &done.replaced {
+    for name in &import.replaced {
         text += &format!("replaced: {}\n", harmless(name));
     }
-    for reason in &done.skipped {
+    for reason in &import.skipped {
         text += &format!("not copied: {}\n", harmless(reason));
     }
     text

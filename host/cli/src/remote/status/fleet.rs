@@ -47,9 +47,9 @@ fn row(replica: &ReplicaStatus, now: Moment) -> [TableCell; 7] {
         (true, true) => ("ready", GOOD),
         (true, false) => ("late", BAD),
     };
-    let own = if replica.is_self { " (this)" } else { "" };
+    let self_mark = if replica.is_self { " (this)" } else { "" };
     [
-        TableCell::text(format!("{}{own}", replica.name)),
+        TableCell::text(format!("{}{self_mark}", replica.name)),
         TableCell::text(replica.live.short()),
         TableCell::text(if replica.prepared == replica.live {
             String::new()

@@ -420,8 +420,8 @@ fn the_status_of_the_fleet_has_a_row_for_each_replica() {
             "since": at(1000),
         })
     };
-    let mut late = replica("web-4", "0aaa", "0aaa");
-    late["problem"] = json!("no route");
+    let mut late_replica = replica("web-4", "0aaa", "0aaa");
+    late_replica["problem"] = json!("no route");
     status.replicas = Some(read(json!({
         "target": hash("3f1c"),
         "waiting": ["web-2 has not prepared 7b2d7b2d7b2d yet"],
@@ -429,7 +429,7 @@ fn the_status_of_the_fleet_has_a_row_for_each_replica() {
             replica("web-1", "3f1c", "7b2d"),
             replica("web-2", "3f1c", "3f1c"),
             replica("web-3", "3f1c", "3f1c"),
-            late,
+            late_replica,
         ],
     })));
     assert_eq!(

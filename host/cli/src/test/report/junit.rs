@@ -17,7 +17,7 @@ pub(super) fn document(tested: &[TestedCase]) -> String {
                 None => "/>\n".to_owned(),
                 Some(first) => format!(
                     ">\n      <failure message=\"{}\">{}</failure>\n    </testcase>\n",
-                    escaped(&format!("{}: {}", first.what, first.message)),
+                    escaped(&format!("{}: {}", first.aspect, first.message)),
                     escaped(&case.failure_reason())
                 ),
             };

@@ -5,7 +5,7 @@ use admittance_definitions::document::{Fields, Node, readers};
 use regex::Regex;
 use serde_json::Value;
 
-use crate::test::judge::UnmetExpectation;
+use crate::test::comparison::UnmetExpectation;
 
 #[derive(Debug)]
 pub(in crate::test) struct Assertion {
@@ -45,8 +45,8 @@ fn pattern(text: &str) -> Result<Regex, String> {
             .map_or("", |(inner, _)| inner)
             .trim_start_matches('{');
         let is_number = |part: &str| part.chars().all(|c| c.is_ascii_digit());
-        let (least, most) = inner.split_once(',').unwrap_or((inner, ""));
-        let is_repetition = !least.is_empty() && is_number(least) && is_number(most);
+        let (minimum, maximum) = inner.split_once(',').unwrap_or((inner, ""));
+        let is_repetition = !minimum.is_empty() && is_number(minimum) && is_number(maximum);
         let is_class = before.ends_with("\\p") || before.ends_with("\\P") || before.ends_with("\\x");
         let is_escaped = before.ends_with('\\');
         if !is_repetition && !is_class && !is_escaped {
@@ -121,31 +121,31 @@ pub(in crate::test) fn judge(
 
 impl Assertion {
     fn unmet(&self, messages: &[String]) -> Option<UnmetExpectation> {
-        let counts = |message: &&String| {
+        let is_counted = |message: &&String| {
             self.message
                 .as_ref()
                 .is_none_or(|pattern| pattern.is_match(message))
         };
-        let found = messages.iter().filter(counts).count();
+        let violation_count = messages.iter().filter(is_counted).count();
         let (is_met, expected) = match self.violations {
-            Violations::Some => (found > 0, "at least one".to_owned()),
-            Violations::None => (found == 0, "none".to_owned()),
-            Violations::Number(number) => (found == number, number.to_string()),
+            Violations::Some => (violation_count > 0, "at least one".to_owned()),
+            Violations::None => (violation_count == 0, "none".to_owned()),
+            Violations::Number(number) => (violation_count == number, number.to_string()),
         };
         if is_met {
             return None;
         }
-        let of = match &self.message {
+        let message_condition = match &self.message {
             Some(pattern) => format!(" with a message like /{pattern}/"),
             None => String::new(),
         };
-        let all = match messages {
+        let message_list = match messages {
             [] => String::new(),
             messages => format!("; the messages are:\n{}", messages.join("\n")),
         };
         Some(UnmetExpectation::new(
             "violations",
-            format!("expected {expected}{of}, and there are {found}{all}"),
+            format!("expected {expected}{message_condition}, and there are {violation_count}{message_list}"),
         ))
     }
 }

@@ -44,22 +44,25 @@ impl ScriptedApiServer {
 
     pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
         let data = self.shared.data();
-        let objects = data.objects.iter().filter(|(place, _)| place.0 == plural);
+        let objects = data
+            .objects
+            .iter()
+            .filter(|(object_key, _)| object_key.0 == plural);
         objects.map(|(_, object)| object.clone()).collect()
     }
 
     /// Returns each change of the objects of a kind in order: `ADDED`, `MODIFIED` or `DELETED`, and the changed object.
     pub(crate) fn history(&self, plural: &str) -> Vec<(&'static str, Value)> {
         let data = self.shared.data();
-        let changes = data.changes.iter().filter(|change| change.place.0 == plural);
+        let changes = data.changes.iter().filter(|change| change.object_key.0 == plural);
         changes
             .map(|change| (change.kind, change.object.clone()))
             .collect()
     }
 
     pub(crate) fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
-        let place: ServedObjectKey = (plural.into(), namespace.into(), name.into());
-        self.shared.data().objects.get(&place).cloned()
+        let object_key: ServedObjectKey = (plural.into(), namespace.into(), name.into());
+        self.shared.data().objects.get(&object_key).cloned()
     }
 }
 
@@ -70,8 +73,8 @@ impl ServerData {
         }
     }
 
-    fn version_of(&self, place: &ServedObjectKey) -> Option<String> {
-        let object = self.objects.get(place)?;
+    fn version_of(&self, object_key: &ServedObjectKey) -> Option<String> {
+        let object = self.objects.get(object_key)?;
         object["metadata"]["resourceVersion"].as_str().map(str::to_owned)
     }
 }
@@ -108,37 +111,37 @@ impl SharedServer {
                 let words = format!("{name:?} is invalid: metadata.name: a lowercase RFC 1123 subdomain");
                 return status(422, "Invalid", &words);
             }
-            let place = (target.plural.clone(), namespace, name.clone());
-            if data.objects.contains_key(&place) {
+            let object_key = (target.plural.clone(), namespace, name.clone());
+            if data.objects.contains_key(&object_key) {
                 let words = format!("{} \"{name}\" already exists", target.plural);
                 return status(409, "AlreadyExists", &words);
             }
             object["metadata"]["uid"] = format!("uid-{}", data.version).into();
             data.put(&target.plural, object);
-            json(201, &typed(&data.objects[&place], target, false))
+            json(201, &typed(&data.objects[&object_key], target, false))
         })
     }
 
     pub(super) fn replace(&self, target: &ServedTarget, body: &Bytes) -> Reply {
         let mut object: Value = serde_json::from_slice(body).unwrap();
         self.write("replace", |data| {
-            let place = target.object_key();
-            let Some(version) = data.version_of(&place) else {
+            let object_key = target.object_key();
+            let Some(version) = data.version_of(&object_key) else {
                 return target.not_found();
             };
-            let sent = &object["metadata"]["resourceVersion"];
-            match sent.as_str() {
+            let sent_version = &object["metadata"]["resourceVersion"];
+            match sent_version.as_str() {
                 None => return status(422, "Invalid", "metadata.resourceVersion: must be specified"),
-                Some(sent) if sent != version => return target.was_modified(),
+                Some(sent_version) if sent_version != version => return target.was_modified(),
                 Some(_) => {}
             }
             if has_status(&target.plural) {
                 // A client changes the status of an object by a separate path that ends in `/status`. So a replacement
                 // of the object keeps the stored status.
-                set(&mut object, "status", data.objects[&place].get("status"));
+                set(&mut object, "status", data.objects[&object_key].get("status"));
             }
             data.put(&target.plural, object);
-            json(200, &typed(&data.objects[&place], target, false))
+            json(200, &typed(&data.objects[&object_key], target, false))
         })
     }
 
@@ -161,31 +164,35 @@ impl SharedServer {
             return self.apply(target, patch);
         }
         self.write("patch", |data| {
-            let place = target.object_key();
-            let Some(mut object) = data.objects.get(&place).cloned() else {
+            let object_key = target.object_key();
+            let Some(mut object) = data.objects.get(&object_key).cloned() else {
                 return target.not_found();
             };
             // The patch replaces the whole status. In server-side apply, a field is removed if the manager applied it
             // before and the new patch leaves it out.
             set(&mut object, "status", patch.get("status"));
-            if object != data.objects[&place] {
+            if object != data.objects[&object_key] {
                 data.put(&target.plural, object);
             }
-            json(200, &typed(&data.objects[&place], target, false))
+            json(200, &typed(&data.objects[&object_key], target, false))
         })
     }
 
     /// Replaces an object by server-side apply, as if no other manager had set fields of it.
     fn apply(&self, target: &ServedTarget, object: Value) -> Reply {
         self.write("patch", |data| {
-            let place = target.object_key();
-            let home = ("namespaces".to_owned(), String::new(), place.1.clone());
-            if !place.1.is_empty() && !data.objects.contains_key(&home) {
-                return status(404, "NotFound", &format!("namespaces \"{}\" not found", place.1));
+            let object_key = target.object_key();
+            let home = ("namespaces".to_owned(), String::new(), object_key.1.clone());
+            if !object_key.1.is_empty() && !data.objects.contains_key(&home) {
+                return status(
+                    404,
+                    "NotFound",
+                    &format!("namespaces \"{}\" not found", object_key.1),
+                );
             }
-            for (field, expected) in [("name", &place.2), ("namespace", &place.1)] {
-                let named = object["metadata"][field].as_str().unwrap_or_default();
-                if named != expected {
+            for (field, expected) in [("name", &object_key.2), ("namespace", &object_key.1)] {
+                let value = object["metadata"][field].as_str().unwrap_or_default();
+                if value != expected {
                     return status(
                         400,
                         "BadRequest",
@@ -194,27 +201,27 @@ impl SharedServer {
                 }
             }
             data.put(&target.plural, object);
-            json(200, &typed(&data.objects[&place], target, false))
+            json(200, &typed(&data.objects[&object_key], target, false))
         })
     }
 
     fn merge(&self, target: &ServedTarget, patch: &Value) -> Reply {
         self.write("patch", |data| {
-            let place = target.object_key();
-            let Some(mut object) = data.objects.get(&place).cloned() else {
+            let object_key = target.object_key();
+            let Some(mut object) = data.objects.get(&object_key).cloned() else {
                 return target.not_found();
             };
             merge(&mut object, patch);
             data.put(&target.plural, object);
-            json(200, &typed(&data.objects[&place], target, false))
+            json(200, &typed(&data.objects[&object_key], target, false))
         })
     }
 
     pub(super) fn delete(&self, target: &ServedTarget, body: &Bytes) -> Reply {
         let options: Value = serde_json::from_slice(body).unwrap_or_default();
         self.write("delete", |data| {
-            let place = target.object_key();
-            let Some(object) = data.objects.get(&place).cloned() else {
+            let object_key = target.object_key();
+            let Some(object) = data.objects.get(&object_key).cloned() else {
                 return target.not_found();
             };
             for field in ["uid", "resourceVersion"] {
@@ -223,7 +230,7 @@ impl SharedServer {
                     return target.was_modified();
                 }
             }
-            data.delete(place);
+            data.delete(object_key);
             json(200, &typed(&object, target, false))
         })
     }

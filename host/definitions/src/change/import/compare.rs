@@ -5,16 +5,17 @@ use admittance_admission::MatchPolicy;
 use crate::{ChainDefinition, StageDefinition, forms::native::write};
 
 /// Lists the properties of a chain that native chains cannot express, one sentence each.
-pub(super) fn foreign(chain: &ChainDefinition) -> Vec<String> {
-    let of_stage = |stage| foreign_to(stage).map(|what| format!("{}: {what}", stage.spec.name));
-    chain.stages.iter().flat_map(of_stage).collect()
+pub(super) fn foreign_properties(chain: &ChainDefinition) -> Vec<String> {
+    let stage_properties =
+        |stage| foreign_properties_of_stage(stage).map(|property| format!("{}: {property}", stage.spec.name));
+    chain.stages.iter().flat_map(stage_properties).collect()
 }
 
 /// Lists the properties of `chain` that are missing in `native`, to which it was converted, one sentence each.
-pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<String> {
-    let mut lost = Vec::new();
+pub(super) fn lost_properties(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<String> {
+    let mut properties = Vec::new();
     if chain.phase != native.phase {
-        lost.push("the phase differs".to_owned());
+        properties.push("the phase differs".to_owned());
     }
     if chain.rules != native.rules {
         let policies = chain.rules.iter().map(|rule| rule.match_policy);
@@ -25,21 +26,21 @@ pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<Str
         } else {
             "`resourceNames` has no native form"
         };
-        lost.push(reason.to_owned());
+        properties.push(reason.to_owned());
     }
     if chain.stages.len() != native.stages.len() {
-        lost.push("the number of stages differs".to_owned());
+        properties.push("the number of stages differs".to_owned());
     }
     for (stage, native) in chain.stages.iter().zip(&native.stages) {
-        let of_stage = lost_of_stage(chain, stage, native);
-        lost.extend(of_stage.map(|what| format!("{}: {what}", stage.spec.name)));
+        let stage_properties = lost_properties_of_stage(chain, stage, native);
+        properties.extend(stage_properties.map(|property| format!("{}: {property}", stage.spec.name)));
     }
-    lost
+    properties
 }
 
-fn foreign_to(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
-    let of_hook = stage.hook.without_native_form();
-    let of_spec = [
+fn foreign_properties_of_stage(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
+    let hook_properties = stage.hook.without_native_form();
+    let spec_properties = [
         (
             !stage.spec.exclude_rules.is_empty(),
             "`excludeResourceRules` has no native form",
@@ -51,11 +52,11 @@ fn foreign_to(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
         (stage.spec.message.is_some(), "`message` has no native form"),
     ]
     .into_iter()
-    .filter_map(|(is_there, what)| is_there.then_some(what));
-    of_hook.into_iter().chain(of_spec)
+    .filter_map(|(is_there, property)| is_there.then_some(property));
+    hook_properties.into_iter().chain(spec_properties)
 }
 
-fn lost_of_stage<'a>(
+fn lost_properties_of_stage<'a>(
     chain: &'a ChainDefinition,
     stage: &'a StageDefinition,
     native: &'a StageDefinition,
@@ -70,7 +71,7 @@ fn lost_of_stage<'a>(
     rest.rules.clone_from(&other.rules);
     rest.match_conditions = other.match_conditions.clone();
     rest.reinvoked_by_itself = other.reinvoked_by_itself;
-    let differs = [
+    let properties = [
         (rules != other.rules, "its rules have no native form"),
         (
             write::conditions(stage) != other.match_conditions.expressions(),
@@ -86,7 +87,7 @@ fn lost_of_stage<'a>(
             "its candidate has no native form",
         ),
     ];
-    differs
+    properties
         .into_iter()
-        .filter_map(|(differs, what)| differs.then_some(what))
+        .filter_map(|(is_different, property)| is_different.then_some(property))
 }

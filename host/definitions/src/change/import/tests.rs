@@ -13,7 +13,7 @@ fn imported(text: &str) -> Import {
 }
 
 /// Imports a text with one definition. Returns the result, the chain's name, the notes and the text of the new file.
-fn one(text: &str) -> (ImportResult, Option<String>, Vec<String>, String) {
+fn import_one(text: &str) -> (ImportResult, Option<String>, Vec<String>, String) {
     let import = imported(text);
     let [definition] = <[ImportedDefinition; 1]>::try_from(import.definitions).unwrap();
     (definition.result, definition.chain, definition.notes, import.text)
@@ -47,7 +47,7 @@ webhooks:
 #[test]
 fn a_webhook_is_converted_to_an_equivalent_native_chain() {
     let text = webhook("");
-    let (result, chain, notes, native) = one(&text);
+    let (result, chain, notes, native) = import_one(&text);
     assert_eq!(
         (result, chain.as_deref()),
         (ImportResult::Exact, Some("images")),
@@ -69,14 +69,14 @@ fn a_webhook_is_converted_to_an_equivalent_native_chain() {
 
 #[test]
 fn a_webhook_without_a_native_form_is_not_converted() {
-    let (result, _, notes, kept) = one(&webhook("").replace(", caBundle: ", " } #"));
+    let (result, _, notes, kept_text) = import_one(&webhook("").replace(", caBundle: ", " } #"));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("caBundle"), "{notes:?}");
     assert!(
-        kept.starts_with("---\napiVersion: admissionregistration.k8s.io/v1\n"),
-        "{kept}"
+        kept_text.starts_with("---\napiVersion: admissionregistration.k8s.io/v1\n"),
+        "{kept_text}"
     );
-    assert_eq!(chains(&kept)[0].name, "images");
+    assert_eq!(chains(&kept_text)[0].name, "images");
 
     let second = "  - name: other.example.com
     rules: [ { operations: [DELETE], apiGroups: [''], apiVersions: [v1], resources: [pods] } ]
@@ -84,10 +84,10 @@ fn a_webhook_without_a_native_form_is_not_converted() {
     admissionReviewVersions: [v1]
     sideEffects: None
     matchPolicy: Exact\n";
-    let (result, _, notes, _) = one(&webhook(second));
+    let (result, _, notes, _) = import_one(&webhook(second));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("one `matchPolicy`"), "{notes:?}");
-    let (result, _, _, native) = one(&webhook(&second.replace("    matchPolicy: Exact\n", "")));
+    let (result, _, _, native) = import_one(&webhook(&second.replace("    matchPolicy: Exact\n", "")));
     assert_eq!(result, ImportResult::Exact);
     let stages = &chains(&native)[0].stages;
     assert_eq!(stages.len(), 2);
@@ -174,10 +174,10 @@ fn a_policy_and_its_binding_become_one_chain() {
         assert_eq!(chains(&import.text)[0].stages.len(), 1);
     }
 
-    let (result, _, notes, text) = one(POLICY);
+    let (result, _, notes, text) = import_one(POLICY);
     assert_eq!((result, text.as_str()), (ImportResult::LeftOut, ""));
     assert!(notes[0].contains("no binding"));
-    let (result, _, notes, _) = one(&binding(""));
+    let (result, _, notes, _) = import_one(&binding(""));
     assert_eq!(result, ImportResult::Invalid);
     assert!(
         notes[0].contains("there is no ValidatingAdmissionPolicy"),
@@ -226,7 +226,7 @@ spec:
   contextAwareResources: [ { apiVersion: v1, kind: Pod } ]
   rules: [ { apiGroups: [''], apiVersions: [v1], resources: [services], operations: [CREATE] } ]
 ";
-    let (result, chain, notes, native) = one(kubewarden);
+    let (result, chain, notes, native) = import_one(kubewarden);
     assert_eq!(
         (result, chain.as_deref()),
         (ImportResult::Exact, Some("namespaced-team-a-labels"))
@@ -238,7 +238,7 @@ spec:
         load_text("a.yaml", kubewarden).unwrap()[0].stages[0].hook
     );
     assert_eq!(imported[0].stages[0].spec.mode, Mode::Audit);
-    let (result, _, notes, _) = one(&kubewarden.replace("  mode:", "  message: ask\n  mode:"));
+    let (result, _, notes, _) = import_one(&kubewarden.replace("  mode:", "  message: ask\n  mode:"));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("`message`"), "{notes:?}");
 
@@ -255,7 +255,7 @@ admissionWebhooks:
 ",
         certificates::bundle()
     );
-    let (result, chain, notes, native) = one(&bcs);
+    let (result, chain, notes, native) = import_one(&bcs);
     assert_eq!(
         (result, chain.as_deref()),
         (ImportResult::Differs, Some("bcs-system.inject")),
@@ -265,7 +265,7 @@ admissionWebhooks:
     let imported = chains(&native);
     assert_eq!(imported[0].rules, original[0].rules);
     assert_eq!(imported[0].stages[0].hook, original[0].stages[0].hook);
-    let (result, ..) = one(&bcs.replace("values: [kube-system]", "values: []"));
+    let (result, ..) = import_one(&bcs.replace("values: [kube-system]", "values: []"));
     assert_eq!(result, ImportResult::Kept);
 
     let set = "apiVersion: apps.kruise.io/v1alpha1
@@ -276,7 +276,7 @@ spec:
   namespace: shop
   containers: [ { name: agent, image: 'agent:1' } ]
 ";
-    let (result, chain, _, native) = one(set);
+    let (result, chain, _, native) = import_one(set);
     assert_eq!(
         (result, chain.as_deref()),
         (ImportResult::Exact, Some("kruise-sidecarset-logs"))
@@ -288,7 +288,7 @@ spec:
         load_text("a.yaml", set).unwrap()[0].stages[0].hook
     );
     let paused = set.replace("  namespace: shop", "  injectionStrategy: { paused: true }");
-    assert_eq!(one(&paused).0, ImportResult::LeftOut);
+    assert_eq!(import_one(&paused).0, ImportResult::LeftOut);
 }
 
 #[test]
@@ -326,9 +326,9 @@ fn items_of_a_list_are_imported_one_by_one() {
         body.trim_end()
     );
     assert_eq!(imported(&text).definitions[0].result, ImportResult::Exact);
-    let kept = imported(&text.replace(", caBundle: ", " } #"));
-    assert_eq!(kept.definitions[0].result, ImportResult::Kept);
-    assert_eq!(chains(&kept.text)[0].name, "images");
+    let import = imported(&text.replace(", caBundle: ", " } #"));
+    assert_eq!(import.definitions[0].result, ImportResult::Kept);
+    assert_eq!(chains(&import.text)[0].name, "images");
 }
 
 #[test]
@@ -357,7 +357,11 @@ spec: { gvks: [ { group: '', version: v1, kind: Node } ] }
 ",
     ];
     let import = imported(&documents.join("---\n"));
-    let results: Vec<_> = import.definitions.iter().map(|one| one.result).collect();
+    let results: Vec<_> = import
+        .definitions
+        .iter()
+        .map(|definition| definition.result)
+        .collect();
     assert_eq!(results, [ImportResult::Kept; 3]);
     let stages = |text: &str| {
         chains(text)

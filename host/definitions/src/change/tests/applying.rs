@@ -129,15 +129,18 @@ fn a_file_with_several_definitions_cannot_be_changed() {
 
 #[test]
 fn chains_of_different_phases_may_have_the_same_name() {
-    let of = |phase: &str, operation: &str| {
-        let whole = line("a").replace("spec: {", &format!("spec: {{ phase: {phase},"));
-        whole.replace("CREATE", operation)
+    let chain_of_phase = |phase: &str, operation: &str| {
+        let chain_text = line("a").replace("spec: {", &format!("spec: {{ phase: {phase},"));
+        chain_text.replace("CREATE", operation)
     };
-    let (mutating, validating) = (of("Mutating", "CREATE"), of("Validating", "CREATE"));
+    let (mutating, validating) = (
+        chain_of_phase("Mutating", "CREATE"),
+        chain_of_phase("Validating", "CREATE"),
+    );
     let both = set(&[("m.yaml", &mutating), ("v.yaml", &validating)]);
     let change = both
         .apply(
-            &of("Validating", "DELETE"),
+            &chain_of_phase("Validating", "DELETE"),
             "n",
             ExpectedDefinitions::Any,
             &|_| None,
@@ -146,7 +149,7 @@ fn chains_of_different_phases_may_have_the_same_name() {
     assert_eq!(summary(&change), "AdmissionChain/a Changed; ~v.yaml");
     let change = both
         .apply(
-            &format!("{}\n---\n{mutating}", of("Validating", "DELETE")),
+            &format!("{}\n---\n{mutating}", chain_of_phase("Validating", "DELETE")),
             "n",
             ExpectedDefinitions::Any,
             &|_| None,
@@ -237,7 +240,7 @@ fn a_new_definition_gets_an_unused_file_name() {
         let change = DefinitionSet::default()
             .apply(&new, "n", ExpectedDefinitions::Any, &to(directory.path()))
             .unwrap();
-        let found: Vec<_> = change
+        let files: Vec<_> = change
             .set
             .files()
             .iter()
@@ -247,7 +250,7 @@ fn a_new_definition_gets_an_unused_file_name() {
             .into_iter()
             .map(|(name, text)| (path(name), text))
             .collect();
-        assert_eq!(found, expected);
+        assert_eq!(files, expected);
         assert!(change.files.iter().all(|file| file.before.is_none()));
     }
 }
@@ -334,11 +337,11 @@ fn a_refused_apply_says_why() {
                 path: "new.yaml".into(),
             })
         };
-        let found = set
+        let message = set
             .apply(&new, "new.yaml", ExpectedDefinitions::Any, &directory)
             .unwrap_err()
             .to_string();
-        assert!(found.starts_with(&expected), "{found}\nfor\n{expected}");
+        assert!(message.starts_with(&expected), "{message}\nfor\n{expected}");
     }
     assert_eq!(applied("f.yaml", &b.replace("CREATE", "CREAT"), &b), Ok(b));
     for (other, expected) in [
@@ -399,8 +402,8 @@ fn the_chains_of_a_text_can_be_listed_without_applying_it() {
     };
     assert_eq!(source("pods"), "file:old/s.wasm");
     assert_eq!(source("jobs"), "file:new/s.wasm");
-    let told = |text: &str| set.chains_of(text, "text", &destination).unwrap_err().to_string();
-    assert_eq!(told("# Nothing."), "text: it contains no definition");
-    let wrong = told(&chain("pods").replace("rules", "rulez"));
-    assert!(wrong.contains("text:6:3: spec.rulez"), "{wrong}");
+    let error_message = |text: &str| set.chains_of(text, "text", &destination).unwrap_err().to_string();
+    assert_eq!(error_message("# Nothing."), "text: it contains no definition");
+    let message = error_message(&chain("pods").replace("rules", "rulez"));
+    assert!(message.contains("text:6:3: spec.rulez"), "{message}");
 }

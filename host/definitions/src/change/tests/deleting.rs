@@ -20,7 +20,7 @@ fn a_file_is_deleted_with_its_only_definition() {
 fn a_refused_deletion_says_why() {
     let list = format!("apiVersion: v1\nkind: List\nitems: [ {} ]\n", line("listed"));
     let validating = line("twice").replace("spec: {", "spec: { phase: Validating,");
-    let whole = [chain("pods"), list, line("twice"), validating].join("\n---\n");
+    let file_text = [chain("pods"), list, line("twice"), validating].join("\n---\n");
     let table = [
         (
             "AdmissionChain/pod",
@@ -45,7 +45,7 @@ fn a_refused_deletion_says_why() {
         ),
     ];
     for (name, expected) in table {
-        let error = set(&[("f.yaml", &whole)])
+        let error = set(&[("f.yaml", &file_text)])
             .delete(&id(name))
             .unwrap_err()
             .to_string();

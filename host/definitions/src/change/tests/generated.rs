@@ -73,8 +73,8 @@ proptest! {
         prop_assert_eq!(stored.len(), count, "{}", whole);
         for one in &stored {
             let alone = set(&[("f.yaml", &one.text)]).documents();
-            let found: Vec<_> = alone.into_iter().map(|stored| (stored.id, stored.chain)).collect();
-            prop_assert_eq!(found, vec![(one.id.clone(), one.chain.clone())], "{}", one.text);
+            let definitions: Vec<_> = alone.into_iter().map(|stored| (stored.id, stored.chain)).collect();
+            prop_assert_eq!(definitions, vec![(one.id.clone(), one.chain.clone())], "{}", one.text);
             let again = old.apply(&one.text, "new", ExpectedDefinitions::Any, &|_| None).unwrap();
             prop_assert_eq!(&again.files, &[]);
             prop_assert_eq!(old.delete(&one.id).is_ok(), count == 1);

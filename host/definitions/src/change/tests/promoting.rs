@@ -56,13 +56,13 @@ fn a_promoted_stage_gets_the_fields_of_its_candidate() {
             ("", ""),
             ("\u{feff}# More.\n---\n", "# Below.\n---\n# Nothing more.\n"),
         ] {
-            let found = promoted("f.yaml", &format!("{above}{old}{below}"));
-            assert_eq!(value(&found), value(&new), "{old}");
+            let promoted_text = promoted("f.yaml", &format!("{above}{old}{below}"));
+            assert_eq!(value(&promoted_text), value(&new), "{old}");
             let comments = format!(
                 "{}# All.\napiVersion: admittance.dev/v1alpha1\n",
                 above.trim_start_matches('\u{feff}')
             );
-            assert!(found.starts_with(&comments), "{found}");
+            assert!(promoted_text.starts_with(&comments), "{promoted_text}");
         }
     }
 }
@@ -71,11 +71,11 @@ fn a_promoted_stage_gets_the_fields_of_its_candidate() {
 fn a_file_can_still_be_read_after_a_promotion() {
     let stage = "    - name: s\n      plugin:\n        source: file:../a.wasm # A.\n        settings: { name: a }\n      \
                  candidate:\n        source: file:../b.wasm\n";
-    let found = promoted("f.yaml", &format!("{HEAD}{stage}"));
+    let promoted_text = promoted("f.yaml", &format!("{HEAD}{stage}"));
     let expected = "# All.\napiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata:\n  name: c\nspec:\n  \
                     rules:\n    - operations:\n        - CREATE\n      kinds:\n        - pod\n  stages:\n    - name: \
                     s\n      plugin:\n        source: \"file:../b.wasm\"\n        settings:\n          name: a\n";
-    assert_eq!(found, expected);
+    assert_eq!(promoted_text, expected);
 }
 
 #[test]
@@ -118,12 +118,12 @@ fn candidates_are_promoted_in_documents_of_every_system() {
         ),
     ];
     for (file, old, new) in table {
-        let found = promoted(file, &old);
-        assert_eq!(value(&found), value(&new), "{old}");
+        let promoted_text = promoted(file, &old);
+        assert_eq!(value(&promoted_text), value(&new), "{old}");
         assert_eq!(
             file == "f.json",
-            serde_json::from_str::<Json>(&found).is_ok(),
-            "{found}"
+            serde_json::from_str::<Json>(&promoted_text).is_ok(),
+            "{promoted_text}"
         );
     }
 }

@@ -14,7 +14,7 @@ fn with_stored(stored: &[(&str, &str)]) -> DefinitionSet {
     DefinitionSet::of_files(stored.iter().map(entry).chain([file]).collect())
 }
 
-fn of_kind(set: &DefinitionSet, kind: StoreKind) -> Vec<&DefinitionFile> {
+fn files_of_kind(set: &DefinitionSet, kind: StoreKind) -> Vec<&DefinitionFile> {
     set.files().iter().filter(|file| file.kind == kind).collect()
 }
 
@@ -36,22 +36,30 @@ fn with_metadata(labels: &str, annotations: &str) -> String {
 
 #[test]
 fn labels_and_annotations_that_other_tools_wrote_are_kept() {
-    let there = with_metadata(r#"{"team": "a", "helm": "x"}"#, r#"{"backup": "1"}"#);
-    let old = with_stored(&[("store:/x/b", &there)]);
-    let kept = |team: &str| {
+    let stored_text = with_metadata(r#"{"team": "a", "helm": "x"}"#, r#"{"backup": "1"}"#);
+    let old = with_stored(&[("store:/x/b", &stored_text)]);
+    let merged_text = |team: &str| {
         with_metadata(
             &format!(r#"{{"team": "{team}", "helm": "x"}}"#),
             r#"{"backup": "1"}"#,
         )
     };
     for (new, effect, expected) in [
-        (absolute(&json("b")), "Unchanged", kept("a")),
-        (with_metadata(r#"{"team": "a"}"#, "{}"), "Unchanged", kept("a")),
-        (with_metadata(r#"{"team": "b"}"#, "{}"), "Changed", kept("b")),
+        (absolute(&json("b")), "Unchanged", merged_text("a")),
+        (
+            with_metadata(r#"{"team": "a"}"#, "{}"),
+            "Unchanged",
+            merged_text("a"),
+        ),
+        (
+            with_metadata(r#"{"team": "b"}"#, "{}"),
+            "Changed",
+            merged_text("b"),
+        ),
         (
             absolute(&json("b")).replace("CREATE", "UPDATE"),
             "Changed",
-            kept("a").replace("CREATE", "UPDATE"),
+            merged_text("a").replace("CREATE", "UPDATE"),
         ),
     ] {
         let change = old
@@ -103,7 +111,7 @@ fn the_items_of_a_list_are_applied_one_by_one() {
 fn a_change_writes_entries_of_a_store() {
     let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
     let old = with_stored(&[("store:/x/c", &c), ("store:/x/b", &b)]);
-    let paths: Vec<_> = of_kind(&old, StoreKind::Entries)
+    let paths: Vec<_> = files_of_kind(&old, StoreKind::Entries)
         .into_iter()
         .map(|file| file.path.display().to_string())
         .collect();
@@ -160,8 +168,8 @@ fn a_change_writes_entries_of_a_store() {
         };
         assert_eq!(text(&change.set, path), Some(there), "{new}");
         assert_eq!(
-            of_kind(&change.set, StoreKind::Files),
-            of_kind(&old, StoreKind::Files)
+            files_of_kind(&change.set, StoreKind::Files),
+            files_of_kind(&old, StoreKind::Files)
         );
     }
 }
@@ -180,7 +188,7 @@ fn definitions_in_a_store_can_be_deleted_and_promoted_like_files() {
     ] {
         let change = old.delete(&id.parse().unwrap()).unwrap();
         assert_eq!(summary(&change), expected);
-        let number = |kind| of_kind(&change.set, kind).len();
+        let number = |kind| files_of_kind(&change.set, kind).len();
         assert_eq!((number(StoreKind::Files), number(StoreKind::Entries)), left);
     }
 
@@ -205,7 +213,7 @@ fn definitions_in_a_store_can_be_deleted_and_promoted_like_files() {
             promoted,
             serde_json::from_str::<serde_json::Value>(&expected).unwrap()
         );
-        assert_eq!(of_kind(&change.set, StoreKind::Entries).len(), 1);
+        assert_eq!(files_of_kind(&change.set, StoreKind::Entries).len(), 1);
     }
 }
 
@@ -213,8 +221,8 @@ fn definitions_in_a_store_can_be_deleted_and_promoted_like_files() {
 /// all.
 #[test]
 fn an_entry_with_another_definition_is_not_overwritten() {
-    for there in [absolute(&json("c")), "nonsense".to_owned()] {
-        let old = with_stored(&[("store:/x/b", &there)]);
+    for stored_text in [absolute(&json("c")), "nonsense".to_owned()] {
+        let old = with_stored(&[("store:/x/b", &stored_text)]);
         let error = old
             .apply(&absolute(&json("b")), "new", ExpectedDefinitions::Any, &to_store)
             .unwrap_err();
@@ -229,16 +237,16 @@ fn an_entry_with_another_definition_is_not_overwritten() {
 /// paths must be absolute.
 #[test]
 fn a_relative_path_in_an_entry_is_a_mistake() {
-    let path = |place: &str, column: usize| {
+    let path = |file: &str, column: usize| {
         format!(
-            "{place}:1:{column}: spec.stages[0].plugin.source: the path \"s.wasm\" is relative, and this definition is \
+            "{file}:1:{column}: spec.stages[0].plugin.source: the path \"s.wasm\" is relative, and this definition is \
              not in a directory; write an absolute path, or `https:` or `oci:`"
         )
     };
-    let there = with_stored(&[("store:/x/b", &json("b"))]);
+    let stored_set = with_stored(&[("store:/x/b", &json("b"))]);
     let column = json("b").find("\"file:").unwrap() + 1;
     assert_eq!(
-        there.chains().unwrap_err().to_string(),
+        stored_set.chains().unwrap_err().to_string(),
         path("store:/x/b", column)
     );
     let empty = with_stored(&[]);

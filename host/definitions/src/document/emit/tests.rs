@@ -69,11 +69,11 @@ fn written_yaml_documents_are_separated_by_markers() {
     let mut mistakes = Mistakes::new();
     let documents = read_text("all.yaml", &texts.concat(), &mut mistakes);
     assert!(mistakes.is_empty(), "{mistakes}");
-    let read: Vec<_> = documents
+    let parsed_values: Vec<_> = documents
         .iter()
         .map(|document| document.root_ignoring_mistakes().json())
         .collect();
-    assert_eq!(read, values);
+    assert_eq!(parsed_values, values);
 }
 
 fn any_text() -> impl Strategy<Value = String> {

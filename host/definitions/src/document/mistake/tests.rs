@@ -22,8 +22,8 @@ fn only_the_first_100_mistakes_are_listed() {
         }
         let mistakes = mistakes.into_result(()).unwrap_err();
         assert_eq!(mistakes.len(), listed);
-        let found = mistakes.iter().next_back().unwrap();
-        assert_eq!(found.message, last);
-        assert_eq!(found.location.line, count.min(101));
+        let last_mistake = mistakes.iter().next_back().unwrap();
+        assert_eq!(last_mistake.message, last);
+        assert_eq!(last_mistake.location.line, count.min(101));
     }
 }

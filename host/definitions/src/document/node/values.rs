@@ -40,15 +40,15 @@ impl<'a> Node<'a> {
     }
 
     /// Reads a list of words. An empty list is a mistake, and `fix` is the advice for it. A repeated word is a mistake
-    /// too, and `twice` is the message for it.
-    pub fn different_words<W: Keyword>(&self, fix: &str, twice: &str) -> Option<Vec<W>> {
+    /// too, and `duplicate_message` is the message for it.
+    pub fn different_words<W: Keyword>(&self, fix: &str, duplicate_message: &str) -> Option<Vec<W>> {
         let mut words = Vec::new();
         for entry in self.filled_list(fix)? {
             let Some(word) = entry.word() else {
                 continue;
             };
             if words.contains(&word) {
-                entry.wrong(twice, "remove one of them");
+                entry.wrong(duplicate_message, "remove one of them");
             } else {
                 words.push(word);
             }
@@ -134,15 +134,15 @@ impl<'a> Node<'a> {
 
     /// Reads a number of bytes in this range, such as `64MiB`, `1GB` or `4096`.
     pub fn size(&self, range: RangeInclusive<u64>) -> Option<u64> {
-        let written = match &self.value.value {
+        let size_text = match &self.value.value {
             DocumentValue::String(text) => text,
-            DocumentValue::Number(number, written) => {
-                &number.as_u64().map_or(written.clone(), |size| size.to_string())
-            }
+            DocumentValue::Number(number, number_text) => &number
+                .as_u64()
+                .map_or(number_text.clone(), |size| size.to_string()),
             _ => return self.expected("a size", "write one with its unit, `64MiB`"),
         };
-        let Ok(size) = written.parse::<bytesize::ByteSize>() else {
-            let message = format!("{written} is not a valid size", written = quoted(written));
+        let Ok(size) = size_text.parse::<bytesize::ByteSize>() else {
+            let message = format!("{text} is not a valid size", text = quoted(size_text));
             return self.reject(message, "write a number and its unit, `64MiB`");
         };
         if range.contains(&size.as_u64()) {
@@ -154,7 +154,7 @@ impl<'a> Node<'a> {
             text.replace(".0 ", "").replace(' ', "")
         });
         self.reject(
-            format!("{written} is out of range"),
+            format!("{size_text} is out of range"),
             format!("write {least} to {most}"),
         )
     }
@@ -164,28 +164,28 @@ impl<'a> Node<'a> {
         self.one_of(W::ENUM_NAME, W::KEYWORDS)
     }
 
-    /// Reads one of these words, in exactly this case. `what` names such words in messages, such as `failure policy`.
-    pub fn one_of<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Option<T> {
-        self.matching_word(what, words, |text, word| text == word)
+    /// Reads one of these words, in exactly this case. `noun` names such words in messages, such as `failure policy`.
+    pub fn one_of<T: Copy>(&self, noun: &str, words: &[(&str, T)]) -> Option<T> {
+        self.matching_word(noun, words, |text, word| text == word)
     }
 
-    /// Reads one of these words, in any case. Messages call such a word `what`.
-    pub fn one_of_any_case<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Option<T> {
-        self.matching_word(what, words, str::eq_ignore_ascii_case)
+    /// Reads one of these words, in any case. Messages call such a word `noun`.
+    pub fn one_of_any_case<T: Copy>(&self, noun: &str, words: &[(&str, T)]) -> Option<T> {
+        self.matching_word(noun, words, str::eq_ignore_ascii_case)
     }
 
     fn matching_word<T: Copy>(
         &self,
-        what: &str,
+        noun: &str,
         words: &[(&str, T)],
-        is: impl Fn(&str, &str) -> bool,
+        is_same: impl Fn(&str, &str) -> bool,
     ) -> Option<T> {
         let names = || words.iter().map(|(word, _)| *word);
         let DocumentValue::String(text) = &self.value.value else {
             let fix = format!("write {}", enumerated(names(), "or"));
-            return self.expected(&format!("a {what}"), fix);
+            return self.expected(&format!("a {noun}"), fix);
         };
-        if let Some((_, value)) = words.iter().find(|(word, _)| is(text, word)) {
+        if let Some((_, value)) = words.iter().find(|(word, _)| is_same(text, word)) {
             return Some(*value);
         }
         let fix = match names().find(|word| word.eq_ignore_ascii_case(text)) {
@@ -195,7 +195,7 @@ impl<'a> Node<'a> {
                 _ => format!("write {}", enumerated(names(), "or")),
             },
         };
-        self.reject(format!("{text} is not a valid {what}", text = quoted(text)), fix)
+        self.reject(format!("{text} is not a valid {noun}", text = quoted(text)), fix)
     }
 
     /// Reads a string and parses it as `T`. An error of the parser becomes a mistake.
@@ -207,9 +207,9 @@ impl<'a> Node<'a> {
         self.parse_with(T::from_str)
     }
 
-    /// Reads a string and parses it with `read`. An error of `read` becomes a mistake.
-    pub fn parse_with<T, E: fmt::Display>(&self, read: impl FnOnce(&'a str) -> Result<T, E>) -> Option<T> {
-        self.accept(read(self.text()?))
+    /// Reads a string and parses it with `parse`. An error of `parse` becomes a mistake.
+    pub fn parse_with<T, E: fmt::Display>(&self, parse: impl FnOnce(&'a str) -> Result<T, E>) -> Option<T> {
+        self.accept(parse(self.text()?))
     }
 
     /// Returns the value if the result is `Ok`. An error becomes a mistake about this node.
@@ -239,8 +239,8 @@ impl<'a> Node<'a> {
         Some(map)
     }
 
-    pub(super) fn expected<T>(&self, what: &str, fix: impl Into<String>) -> Option<T> {
-        let found = match &self.value.value {
+    pub(super) fn expected<T>(&self, expected_type: &str, fix: impl Into<String>) -> Option<T> {
+        let actual_type = match &self.value.value {
             DocumentValue::Null => "nothing",
             DocumentValue::Bool(..) => "true or false",
             DocumentValue::Number(..) => "a number",
@@ -248,7 +248,7 @@ impl<'a> Node<'a> {
             DocumentValue::List(_) => "a list",
             DocumentValue::Map(_) => "an object",
         };
-        self.reject(format!("{found} where {what} is expected"), fix)
+        self.reject(format!("{actual_type} where {expected_type} is expected"), fix)
     }
 
     fn as_written(&self) -> Option<&'a str> {

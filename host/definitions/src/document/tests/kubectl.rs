@@ -24,10 +24,10 @@ fn yaml_is_parsed_to_the_values_that_kubectl_sends() {
     for line in TEXTS.lines() {
         let row: Json = serde_json::from_str(line).unwrap();
         let text = row["yaml"].as_str().unwrap();
-        let read = read(text);
+        let documents = read(text);
         match row.get("json") {
-            Some(values) => assert_eq!(read.map(Json::from).as_ref(), Ok(values), "{text}"),
-            None => assert!(read.is_err(), "{text:?}: {read:?}"),
+            Some(values) => assert_eq!(documents.map(Json::from).as_ref(), Ok(values), "{text}"),
+            None => assert!(documents.is_err(), "{text:?}: {documents:?}"),
         }
     }
 }
@@ -249,29 +249,29 @@ spec:
         })
     );
     let warnings: Vec<String> = chains[0].warnings.iter().map(ToString::to_string).collect();
-    let of = |place: &str, text: &str, read: &str, other: &str| {
+    let warning = |location: &str, text: &str, kubectl_value: &str, other_value: &str| {
         format!(
-            "a.yaml:{place}: `{text}` is {read}, as kubectl reads it (YAML 1.1); in YAML 1.2 it is {other}; write {read} or \
-             {other}"
+            "a.yaml:{location}: `{text}` is {kubectl_value}, as kubectl reads it (YAML 1.1); in YAML 1.2 it is {other_value}; write {kubectl_value} or \
+             {other_value}"
         )
     };
     assert_eq!(
         warnings,
         [
-            of(
+            warning(
                 "11:47: spec.stages[0].plugin.settings.volumes[0].secret.defaultMode",
                 "0400",
                 "256",
                 "400"
             ),
-            of("12:11: spec.stages[0].plugin.settings.on", "on", "true", "\"on\""),
-            of(
+            warning("12:11: spec.stages[0].plugin.settings.on", "on", "true", "\"on\""),
+            warning(
                 "12:17: spec.stages[0].plugin.settings.true[0]",
                 "yes",
                 "true",
                 "\"yes\""
             ),
-            of(
+            warning(
                 "12:34: spec.stages[0].plugin.settings.true[3]",
                 "1_000",
                 "1000",

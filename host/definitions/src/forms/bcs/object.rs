@@ -13,7 +13,7 @@ const API_VERSION: &str = "v4";
 const KIND: &str = "admissionwebhook";
 
 /// The fields that keep their values when an object is updated, as in `updateAdmissionwebhook` of the BCS scheduler.
-const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
+const PRESERVED_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// An `admissionwebhook` whose keys have BCS's documented spelling. Unknown keys are kept, so that they are reported
 /// when the definition is validated.
@@ -98,13 +98,13 @@ impl BcsObject {
     #[must_use]
     pub fn updated_to(&self, other: Self) -> Self {
         let mut fields = Map::new();
-        for key in KEPT {
+        for key in PRESERVED_FIELDS {
             if let Some(value) = self.0.get(key) {
                 fields.insert(key.to_owned(), value.clone());
             }
         }
-        let others = other.0.into_iter();
-        fields.extend(others.filter(|(key, _)| !KEPT.contains(&key.as_str())));
+        let new_fields = other.0.into_iter();
+        fields.extend(new_fields.filter(|(key, _)| !PRESERVED_FIELDS.contains(&key.as_str())));
         Self(fields)
     }
 

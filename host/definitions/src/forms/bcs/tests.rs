@@ -148,15 +148,15 @@ fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
         lines.collect::<Vec<_>>()
     };
     assert_eq!(mistakes(&[]), [""; 0]);
-    let mut found: Vec<String> = Vec::new();
+    let mut all_mistakes: Vec<String> = Vec::new();
     for members in &quoted {
-        let of_row = mistakes(std::slice::from_ref(members));
-        assert!(!of_row.is_empty(), "{members} is right");
-        found.extend(of_row);
+        let row_mistakes = mistakes(std::slice::from_ref(members));
+        assert!(!row_mistakes.is_empty(), "{members} is right");
+        all_mistakes.extend(row_mistakes);
     }
-    found.sort();
+    all_mistakes.sort();
     assert_eq!(
-        found,
+        all_mistakes,
         [
             "admissionWebhooks[0].clientConfig.caBundle: this is not base64: Invalid input length: 9",
             "admissionWebhooks[0].failurePolicy: \"Ignore | Fail\" is not a valid failure policy",
@@ -167,9 +167,9 @@ fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
             "resourcesRef.operation: \"Create | Update\" is not a valid operation",
         ]
     );
-    let mut whole = mistakes(&quoted);
-    whole.sort();
-    assert_eq!(whole, found, "the example as a whole");
+    let mut example_mistakes = mistakes(&quoted);
+    example_mistakes.sort();
+    assert_eq!(example_mistakes, all_mistakes, "the example as a whole");
 }
 
 /// Searches `value` for objects, at any depth, that have all keys of `members`. Gives these keys the values that they
@@ -239,7 +239,7 @@ fn a_bcs_hook_is_read_with_its_defaults() {
         );
         assert_eq!(chains[0].rules[0].kinds, Matcher::Only(vec!["deployment".into()]));
         let stage = &chains[0].stages[0];
-        let place = match stage.hook.server() {
+        let target = match stage.hook.server() {
             None => stage.hook.get::<PluginDefinition>().unwrap().source.to_string(),
             Some(WebhookTarget::Url(url)) => url.to_string(),
             Some(WebhookTarget::Service {
@@ -252,11 +252,11 @@ fn a_bcs_hook_is_read_with_its_defaults() {
         };
         let selector = stage.spec.namespace_selector.as_ref();
         assert!(!matches!(selector, Some(NamespaceSelector::Labels(_))));
-        let found = format!(
-            "{} {:?} {} {selector:?} {place}",
+        let summary = format!(
+            "{} {:?} {} {selector:?} {target}",
             stage.spec.failure_policy, stage.spec.timeout, stage.spec.mode
         );
-        assert_eq!(found, expected, "{text}");
+        assert_eq!(summary, expected, "{text}");
     }
 }
 

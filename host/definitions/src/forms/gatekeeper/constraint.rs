@@ -86,8 +86,8 @@ pub(super) fn read(root: &Node<'_>) -> Option<ConstraintDocument> {
 
 impl ConstraintDocument {
     fn read_spec(&mut self, mut spec: Fields<'_>) {
-        let read = readers::one_of("enforcement action", &ACTIONS);
-        self.enforcement = spec.get("enforcementAction", Enforcement::Deny, read);
+        let read_action = readers::one_of("enforcement action", &ACTIONS);
+        self.enforcement = spec.get("enforcementAction", Enforcement::Deny, read_action);
         if let Some(node) = spec.optional("scopedEnforcementActions") {
             let entries = node.list().unwrap_or_default();
             self.scoped = entries.iter().filter_map(|entry| read_scoped(entry)).collect();
@@ -112,7 +112,7 @@ impl ConstraintDocument {
             Point::KubernetesPolicy => is_cel,
             Point::Other => false,
         };
-        let found: Vec<Enforcement> = match self.enforcement {
+        let own_enforcements: Vec<Enforcement> = match self.enforcement {
             Enforcement::Scoped => self
                 .scoped
                 .iter()
@@ -125,19 +125,19 @@ impl ConstraintDocument {
             Some(_) => ObjectSource::Generated,
             None => ObjectSource::Original,
         };
-        if found.is_empty() || !self.matching.source.includes(source) {
+        if own_enforcements.is_empty() || !self.matching.source.includes(source) {
             return None;
         }
-        let found = match path.and_then(ExpansionPath::enforcement) {
+        let enforcements = match path.and_then(ExpansionPath::enforcement) {
             Some(action) => vec![action],
-            None => found,
+            None => own_enforcements,
         };
         let action = |action: &Enforcement| match action {
             Enforcement::Deny => Some(Action::Deny),
             Enforcement::Warn => Some(Action::Warn),
             Enforcement::Dryrun | Enforcement::Scoped => None,
         };
-        Some(found.iter().filter_map(action).collect())
+        Some(enforcements.iter().filter_map(action).collect())
     }
 
     /// Warns if the constraint applies only to generated objects. The caller uses this method if there is no
@@ -166,14 +166,14 @@ impl ConstraintDocument {
 
 fn read_scoped(node: &Node<'_>) -> Option<(Enforcement, Vec<Point>)> {
     let mut fields = node.object()?;
-    let read = |node: &Node<'_>| {
+    let read_action = |node: &Node<'_>| {
         let actions: Vec<_> = ACTIONS
             .into_iter()
             .filter(|(name, _)| *name != "scoped")
             .collect();
         node.one_of("enforcement action", &actions)
     };
-    let action = fields.get_required("action", "write deny, warn or dryrun", read);
+    let action = fields.get_required("action", "write deny, warn or dryrun", read_action);
     let mut points = Vec::new();
     let fix = "list where: `enforcementPoints: [ { name: validation.gatekeeper.sh } ]`";
     for point in fields
@@ -183,8 +183,8 @@ fn read_scoped(node: &Node<'_>) -> Option<(Enforcement, Vec<Point>)> {
         let Some(mut fields) = point.object() else {
             continue;
         };
-        let read = readers::one_of("enforcement point", &POINTS);
-        points.extend(fields.get_required("name", "write validation.gatekeeper.sh or `*`", read));
+        let read_point = readers::one_of("enforcement point", &POINTS);
+        points.extend(fields.get_required("name", "write validation.gatekeeper.sh or `*`", read_point));
     }
     Some((action?, points))
 }

@@ -84,29 +84,31 @@ impl ExpansionDocument {
     /// Reports a cycle of expansion templates, in which a kind generates itself. Gatekeeper ignores such templates.
     pub(super) fn check_cycles(
         &self,
-        others: &[&Self],
+        other_templates: &[&Self],
         definition: &ReadDefinition,
         mistakes: &mut Mistakes,
     ) {
-        let mut reached = vec![self];
+        let mut reached_templates = vec![self];
         let mut next = 0;
-        while let Some(template) = reached.get(next).copied() {
+        while let Some(template) = reached_templates.get(next).copied() {
             next += 1;
             if self.applies_to(&template.generation.kind) {
-                let by = match next {
+                let through = match next {
                     1 => String::new(),
                     _ => format!(" by {} in {}", quoted(&template.name), template.source),
                 };
-                let message = format!("what it generates leads{by} to objects that it applies to");
+                let message = format!("what it generates leads{through} to objects that it applies to");
                 definition.wrong(message, "correct `applyTo` or `generatedGVK`", mistakes);
                 return;
             }
             let is_new = |other: &&&Self| {
                 other.applies_to(&template.generation.kind)
-                    && !reached.iter().any(|known| std::ptr::eq(*known, **other))
+                    && !reached_templates
+                        .iter()
+                        .any(|reached| std::ptr::eq(*reached, **other))
             };
-            let found: Vec<&Self> = others.iter().filter(is_new).copied().collect();
-            reached.extend(found);
+            let new_templates: Vec<&Self> = other_templates.iter().filter(is_new).copied().collect();
+            reached_templates.extend(new_templates);
         }
     }
 }

@@ -133,12 +133,12 @@ impl Match {
         if self.kinds.is_empty() {
             return vec![rule];
         }
-        let of_kinds = |(groups, kinds): &(Matcher<String>, Matcher<String>)| Rule {
+        let kinds_rule = |(groups, kinds): &(Matcher<String>, Matcher<String>)| Rule {
             api_groups: groups.clone(),
             kinds: kinds.clone(),
             ..rule.clone()
         };
-        self.kinds.iter().map(of_kinds).collect()
+        self.kinds.iter().map(kinds_rule).collect()
     }
 
     pub(super) fn is_for(&self, kind: &GroupVersionKind) -> bool {
@@ -160,13 +160,16 @@ impl Match {
         };
         let mut conditions = Vec::new();
         if !self.namespaces.is_empty() {
-            let listed = any_of(&self.namespaces, NAMESPACE);
-            conditions.push(("namespaces", format!("{NAMESPACE} == '' || {listed}")));
+            let namespace_test = any_of(&self.namespaces, NAMESPACE);
+            conditions.push(("namespaces", format!("{NAMESPACE} == '' || {namespace_test}")));
         }
         let excluded = [&self.excluded_namespaces, excluded].concat();
         if !excluded.is_empty() {
-            let listed = any_of(&excluded, NAMESPACE);
-            conditions.push(("excludedNamespaces", format!("{NAMESPACE} == '' || !({listed})")));
+            let excluded_test = any_of(&excluded, NAMESPACE);
+            conditions.push((
+                "excludedNamespaces",
+                format!("{NAMESPACE} == '' || !({excluded_test})"),
+            ));
         }
         if let Some(name) = &self.name {
             conditions.push(("name", test(name, NAME)));

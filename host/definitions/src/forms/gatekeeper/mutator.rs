@@ -101,7 +101,7 @@ fn read_location(node: &Node<'_>) -> Option<mutation::FieldLocation> {
 
 pub(super) fn read_apply_to(spec: &mut Fields<'_>) -> Option<Vec<ApplyTo>> {
     let fix = "list the kinds: `applyTo: [ { groups: [\"\"], versions: [v1], kinds: [Pod] } ]`";
-    let read = |node: &Node<'_>| {
+    let read_entry = |node: &Node<'_>| {
         let mut fields = node.object()?;
         let mut words = |name: &'static str, fix: &str| {
             let node = fields.required(name, fix)?;
@@ -124,7 +124,7 @@ pub(super) fn read_apply_to(spec: &mut Fields<'_>) -> Option<Vec<ApplyTo>> {
             operations: operations.filter(|some| !some.is_empty()).unwrap_or_else(all),
         })
     };
-    spec.get_required("applyTo", fix, readers::filled_list_of(fix, read))
+    spec.get_required("applyTo", fix, readers::filled_list_of(fix, read_entry))
 }
 
 impl MutatorDocument {
@@ -137,7 +137,7 @@ impl MutatorDocument {
     /// Gatekeeper would apply neither of the two mutators.
     pub(super) fn check_consistency(
         &self,
-        others: &[&Self],
+        other_mutators: &[&Self],
         definition: &ReadDefinition,
         mistakes: &mut Mistakes,
     ) {
@@ -145,10 +145,10 @@ impl MutatorDocument {
             let mut entries = self.apply_to.iter();
             entries.any(|entry| other.apply_to.iter().any(|other| entry.overlaps(other)))
         };
-        let contradicting = others
+        let contradicting_mutator = other_mutators
             .iter()
             .find(|other| self.mutator.contradicts(&other.mutator) && is_for_same(other));
-        let Some(other) = contradicting else {
+        let Some(other) = contradicting_mutator else {
             return;
         };
         let message = format!(
@@ -259,8 +259,8 @@ pub(super) fn mutators(
 
 pub(super) fn chain(all: &GatekeeperDocuments<'_>) -> Option<ChainDefinition> {
     let documents = &all.mutators;
-    let named = |document: &&&MutatorDocument| (document.kind, document.name.clone());
-    let source = documents.iter().min_by_key(named)?.source.clone();
+    let kind_and_name = |document: &&&MutatorDocument| (document.kind, document.name.clone());
+    let source = documents.iter().min_by_key(kind_and_name)?.source.clone();
     let mut warnings = Vec::new();
     for document in documents {
         if document.matching.source == ObjectSource::Generated && all.expansions.is_empty() {

@@ -100,25 +100,25 @@ impl SchemaCheck<'_> {
     }
 
     fn has_type(&mut self, value: &LocatedValue, schema: &Json) -> bool {
-        let found = value.type_name();
+        let value_type = value.type_name();
         let is_int_or_string = flag(schema, "x-kubernetes-int-or-string");
-        let expected = match schema.get("type").and_then(Json::as_str) {
+        let expected_type = match schema.get("type").and_then(Json::as_str) {
             _ if is_int_or_string => "integer or string",
             Some(expected) => expected,
             None => return true,
         };
-        let fits = match expected {
-            "integer or string" => matches!(found, "integer" | "string"),
-            "number" => matches!(found, "integer" | "number"),
+        let fits = match expected_type {
+            "integer or string" => matches!(value_type, "integer" | "string"),
+            "number" => matches!(value_type, "integer" | "number"),
             // A type that is not in `TYPES` was already reported in the template. Any value of such a type is accepted,
             // so that the mistake is not reported again.
-            expected => found == expected || !TYPES.iter().any(|(name, ())| *name == expected),
+            expected => value_type == expected || !TYPES.iter().any(|(name, ())| *name == expected),
         };
         if !fits {
             let message = format!(
-                "the template's schema asks for a value of type {expected}, and this is of type {found}"
+                "the template's schema asks for a value of type {expected_type}, and this is of type {value_type}"
             );
-            let fix = format!("write a value of type {expected}");
+            let fix = format!("write a value of type {expected_type}");
             self.mistakes.push(value.location.mistake(message, fix));
         }
         fits
@@ -154,12 +154,13 @@ impl SchemaCheck<'_> {
             ("minProperties", true, as_number(length, json.is_object())),
             ("maxProperties", false, as_number(length, json.is_object())),
         ];
-        for (name, is_least, found) in limits {
-            let (Some(limit), Some(found)) = (schema.get(name).and_then(Json::as_f64), found) else {
+        for (name, is_least, optional_measure) in limits {
+            let (Some(limit), Some(measure)) = (schema.get(name).and_then(Json::as_f64), optional_measure)
+            else {
                 continue;
             };
-            if (is_least && found < limit) || (!is_least && found > limit) {
-                let message = format!("the template's schema has {name} {limit}, and this is {found}");
+            if (is_least && measure < limit) || (!is_least && measure > limit) {
+                let message = format!("the template's schema has {name} {limit}, and this is {measure}");
                 let fix = format!("keep to {name}");
                 self.mistakes.push(value.location.mistake(message, fix));
             }
@@ -172,14 +173,15 @@ impl SchemaCheck<'_> {
             .get("properties")
             .and_then(Json::as_object)
             .unwrap_or(&none);
-        let others = schema.get("additionalProperties");
-        let keeps_others = flag(schema, "x-kubernetes-preserve-unknown-fields") || others.is_some();
+        let additional_schema = schema.get("additionalProperties");
+        let keeps_others =
+            flag(schema, "x-kubernetes-preserve-unknown-fields") || additional_schema.is_some();
         let mut result = Map::new();
         for (name, field) in fields {
-            let known = properties
+            let field_schema = properties
                 .get(name)
-                .or(others.filter(|others| others.is_object()));
-            match known {
+                .or(additional_schema.filter(|schema| schema.is_object()));
+            match field_schema {
                 Some(schema) => drop(result.insert(name.clone(), self.check(field, schema))),
                 None => {
                     if !keeps_others && schema.get("type").is_some() {

@@ -97,27 +97,31 @@ impl ConstraintStage<'_> {
 }
 
 impl TemplateDocument {
-    pub(super) fn chain(&self, others: &GatekeeperDocuments<'_>, mistakes: &mut Mistakes) -> ChainDefinition {
-        let (constrained, mut warnings) = self.constraint_stages(others, mistakes);
-        let syncs = &others.syncs;
+    pub(super) fn chain(
+        &self,
+        documents: &GatekeeperDocuments<'_>,
+        mistakes: &mut Mistakes,
+    ) -> ChainDefinition {
+        let (constraint_stages, mut warnings) = self.constraint_stages(documents, mistakes);
+        let syncs = &documents.syncs;
         let plugin = match &self.engine {
             Engine::Rego(rego) => {
-                let plugin = rego.plugin(&constrained, syncs);
-                let is_empty = plugin.settings.get("inventory").is_none() && !constrained.is_empty();
+                let plugin = rego.plugin(&constraint_stages, syncs);
+                let is_empty = plugin.settings.get("inventory").is_none() && !constraint_stages.is_empty();
                 warnings.extend(self.reading_warnings(rego, is_empty));
                 Some(plugin)
             }
             Engine::Cel(..) => None,
         };
-        let stage = |constrained: &ConstraintStage<'_>| {
-            let mut spec = self.spec(constrained, syncs)?;
-            spec.expansion = constrained.expansion.clone();
+        let stage = |constraint_stage: &ConstraintStage<'_>| {
+            let mut spec = self.spec(constraint_stage, syncs)?;
+            spec.expansion = constraint_stage.expansion.clone();
             let hook = match (&self.engine, &plugin) {
                 (Engine::Cel(policy, failure_policy), _) => {
                     spec.failure_policy = *failure_policy;
-                    cel(constrained, policy, *failure_policy).into()
+                    cel_definition(constraint_stage, policy, *failure_policy).into()
                 }
-                (Engine::Rego(_), plugin) => for_constraint(plugin.as_ref()?, constrained).into(),
+                (Engine::Rego(_), plugin) => plugin_for_constraint(plugin.as_ref()?, constraint_stage).into(),
             };
             Some(StageDefinition {
                 spec,
@@ -126,17 +130,17 @@ impl TemplateDocument {
                 location: self.source.clone(),
             })
         };
-        let stages: Vec<StageDefinition> = constrained.iter().filter_map(stage).collect();
+        let stages: Vec<StageDefinition> = constraint_stages.iter().filter_map(stage).collect();
         let idle = match plugin {
             Some(plugin) if stages.is_empty() => vec![self.idle(plugin)],
             _ => Vec::new(),
         };
         let mut rules = Vec::new();
-        let of_stage = |stage: &StageDefinition| match &stage.spec.expansion {
+        let stage_rules = |stage: &StageDefinition| match &stage.spec.expansion {
             Some(expansion) => expansion.generators().to_vec(),
             None => stage.spec.rules.clone(),
         };
-        for rule in stages.iter().flat_map(of_stage) {
+        for rule in stages.iter().flat_map(stage_rules) {
             if !rules.contains(&rule) {
                 rules.push(rule);
             }
@@ -152,17 +156,19 @@ impl TemplateDocument {
 
     fn constraint_stages<'a>(
         &self,
-        others: &GatekeeperDocuments<'a>,
+        documents: &GatekeeperDocuments<'a>,
         mistakes: &mut Mistakes,
     ) -> (Vec<ConstraintStage<'a>>, Vec<Mistake>) {
-        let all = others.constraints.iter().copied();
-        let mut constraints: Vec<_> = all.filter(|constraint| constraint.kind == self.kind).collect();
+        let all_constraints = documents.constraints.iter().copied();
+        let mut constraints: Vec<_> = all_constraints
+            .filter(|constraint| constraint.kind == self.kind)
+            .collect();
         constraints.sort_by(|one, other| one.name.cmp(&other.name));
-        let expanded = expansion_paths(&others.expansions);
-        let mutators: Arc<[Mutator]> = if expanded.is_empty() {
+        let generation_paths = expansion_paths(&documents.expansions);
+        let mutators: Arc<[Mutator]> = if generation_paths.is_empty() {
             Arc::default()
         } else {
-            mutators(&others.mutators, ObjectSource::Generated, &others.syncs).into()
+            mutators(&documents.mutators, ObjectSource::Generated, &documents.syncs).into()
         };
         // A path is a sequence of expansion templates, which generates an object. Stages with the same path share one
         // generator, so that the object is generated only once, not once for each stage.
@@ -170,36 +176,38 @@ impl TemplateDocument {
             let expansion: Arc<dyn ObjectGenerator> = Arc::new(path.expansion(&mutators));
             (expansion, path)
         };
-        let paths: Vec<_> = expanded.into_iter().map(with_generator).collect();
-        let mut checked = SchemaCheck {
+        let paths: Vec<_> = generation_paths.into_iter().map(with_generator).collect();
+        let mut schema_check = SchemaCheck {
             mistakes,
             warnings: Vec::new(),
         };
-        let mut constrained = Vec::new();
+        let mut constraint_stages = Vec::new();
         for &constraint in &constraints {
             let parameters = match (&constraint.parameters, &self.schema) {
-                (Some(parameters), Some(schema)) => checked.check(parameters, schema),
+                (Some(parameters), Some(schema)) => schema_check.check(parameters, schema),
                 (Some(parameters), None) => parameters.json(),
                 (None, _) => Json::Object(Map::new()),
             };
-            let of_paths = paths
+            let path_sources = paths
                 .iter()
                 .filter(|(_, path)| constraint.matching.is_for(path.kind()))
                 .map(|(expansion, path)| (Some(expansion.clone()), Some(path.clone())));
-            let own = std::iter::once((None, None));
-            constrained.extend(own.chain(of_paths).map(|(expansion, path)| ConstraintStage {
-                constraint,
-                parameters: parameters.clone(),
-                path,
-                expansion,
+            let direct_source = std::iter::once((None, None));
+            constraint_stages.extend(direct_source.chain(path_sources).map(|(expansion, path)| {
+                ConstraintStage {
+                    constraint,
+                    parameters: parameters.clone(),
+                    path,
+                    expansion,
+                }
             }));
         }
-        let mut warnings = checked.warnings;
-        if others.expansions.is_empty() {
+        let mut warnings = schema_check.warnings;
+        if documents.expansions.is_empty() {
             let warn = |constraint: &&ConstraintDocument| constraint.unexpanded_warning();
             warnings.extend(constraints.iter().filter_map(warn));
         }
-        (constrained, warnings)
+        (constraint_stages, warnings)
     }
 
     /// Warns if the Rego policy reads `data.inventory` although it is empty, or input that Gatekeeper does not provide.
@@ -239,14 +247,14 @@ impl TemplateDocument {
         }
     }
 
-    fn spec(&self, constrained: &ConstraintStage<'_>, syncs: &[&SyncDocument]) -> Option<StageSpec> {
-        let actions = constrained.actions(matches!(self.engine, Engine::Cel(..)))?;
-        let constraint = constrained.constraint;
+    fn spec(&self, constraint_stage: &ConstraintStage<'_>, syncs: &[&SyncDocument]) -> Option<StageSpec> {
+        let actions = constraint_stage.actions(matches!(self.engine, Engine::Cel(..)))?;
+        let constraint = constraint_stage.constraint;
         let excluded: Vec<String> = syncs
             .iter()
             .flat_map(|sync| sync.excluded_namespaces.iter().cloned())
             .collect();
-        let mut spec = StageSpec::new(constrained.name());
+        let mut spec = StageSpec::new(constraint_stage.name());
         spec.rules = constraint.matching.rules(&self.operations);
         spec.namespace_selector = selectors::namespaces_with(constraint.matching.namespace_labels.clone());
         spec.object_selector = constraint.matching.labels.clone();
@@ -271,9 +279,9 @@ impl RegoCode {
     }
 
     /// Creates the plugin of all stages. Its settings contain all constraints, so that it is configured only once.
-    fn plugin(&self, constraints: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
-        let of_constraint = |constrained: &ConstraintStage<'_>| {
-            let actions = constrained.actions(false)?;
+    fn plugin(&self, constraint_stages: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
+        let constraint_settings = |constraint_stage: &ConstraintStage<'_>| {
+            let actions = constraint_stage.actions(false)?;
             // A constraint with the action `dryrun` must not refuse requests, but its plugin gets the action `deny`.
             // This is harmless, because its stage has the mode `Audit`, in which a denial is only recorded.
             let actions: Vec<&str> = match actions.as_slice() {
@@ -283,13 +291,14 @@ impl RegoCode {
                     .map(|action| if *action == Action::Warn { "warn" } else { "deny" })
                     .collect(),
             };
-            let mut settings = json!({"parameters": constrained.parameters, "actions": actions});
-            if let (Some(_), Json::Object(settings)) = (&constrained.path, &mut settings) {
-                settings.insert("prefix".to_owned(), constrained.prefix().into());
+            let mut settings = json!({"parameters": constraint_stage.parameters, "actions": actions});
+            if let (Some(_), Json::Object(settings)) = (&constraint_stage.path, &mut settings) {
+                settings.insert("prefix".to_owned(), constraint_stage.prefix().into());
             }
-            Some((constrained.name(), settings))
+            Some((constraint_stage.name(), settings))
         };
-        let constraints: Map<String, Json> = constraints.iter().filter_map(of_constraint).collect();
+        let constraints: Map<String, Json> =
+            constraint_stages.iter().filter_map(constraint_settings).collect();
         let mut settings = json!({"rego": self.text, "version": self.version, "constraints": constraints});
         let mut plugin = PluginDefinition::new(ModuleReference::stock("rego"));
         let kinds = self.inventory(syncs);
@@ -318,33 +327,36 @@ impl RegoCode {
         kinds.sort();
         kinds.dedup();
         let texts = std::iter::once(&self.text).chain(&self.libs);
-        let read: Option<Vec<Vec<&str>>> = texts.map(|text| kinds_read(text)).collect();
-        if let Some(read) = read {
-            let read = read.concat();
-            kinds.retain(|kind| read.contains(&kind.kind()));
+        let text_kinds: Option<Vec<Vec<&str>>> = texts.map(|text| kinds_read(text)).collect();
+        if let Some(kind_lists) = text_kinds {
+            let mentioned_kinds = kind_lists.concat();
+            kinds.retain(|kind| mentioned_kinds.contains(&kind.kind()));
         }
         kinds
     }
 }
 
-fn for_constraint(plugin: &PluginDefinition, constrained: &ConstraintStage<'_>) -> PluginDefinition {
+fn plugin_for_constraint(
+    plugin: &PluginDefinition,
+    constraint_stage: &ConstraintStage<'_>,
+) -> PluginDefinition {
     let mut plugin = plugin.clone();
     let environment = &mut plugin.allow.environment;
-    environment.insert(CONSTRAINT.to_owned(), constrained.name());
+    environment.insert(CONSTRAINT.to_owned(), constraint_stage.name());
     plugin
 }
 
-fn cel(
-    constrained: &ConstraintStage<'_>,
+fn cel_definition(
+    constraint_stage: &ConstraintStage<'_>,
     policy: &Arc<CompiledPolicy>,
     failure_policy: FailurePolicy,
 ) -> CelDefinition {
-    let actions = constrained.actions(true).unwrap_or_default();
-    let constraint = constrained.constraint;
+    let actions = constraint_stage.actions(true).unwrap_or_default();
+    let constraint = constraint_stage.constraint;
     let object = json!({
         "kind": constraint.kind,
         "metadata": {"name": constraint.name},
-        "spec": {"parameters": constrained.parameters},
+        "spec": {"parameters": constraint_stage.parameters},
     });
     CelDefinition {
         policy: Arc::clone(policy),
@@ -356,11 +368,11 @@ fn cel(
             },
             failure_policy,
             wording: MessageWording::Gatekeeper {
-                prefix: constrained.prefix(),
+                prefix: constraint_stage.prefix(),
                 constraint: Arc::new(object),
             },
             ..Binding::default()
         },
-        written: Arc::default(),
+        expressions: Arc::default(),
     }
 }

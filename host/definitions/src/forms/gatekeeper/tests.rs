@@ -41,7 +41,7 @@ fn constraint(name: &str, spec: &str) -> String {
     )
 }
 
-fn one(text: &str) -> ChainDefinition {
+fn load_one(text: &str) -> ChainDefinition {
     let chains = load_text("policies.yaml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [chain] = chains.try_into().unwrap();
     chain
@@ -92,7 +92,7 @@ spec:
             "{ enforcementAction: dryrun, parameters: { most: 1, unit: memory } }"
         )
     );
-    let chain = one(&text);
+    let chain = load_one(&text);
     assert_eq!((chain.name.as_str(), chain.phase), ("limits", Phase::Validating));
     assert_eq!(names(&chain), [("a", Mode::Audit), ("b", Mode::Enforce)]);
     let [a, b] = chain.stages.as_slice() else {
@@ -158,7 +158,7 @@ fn only_actions_for_gatekeepers_admission_webhook_are_enforced() {
             "{{ parameters: {{ most: 1 }}, enforcementAction: scoped, scopedEnforcementActions: [{entries}] }}"
         )
     };
-    let at = |action: &str, point: &str| {
+    let scoped_action = |action: &str, point: &str| {
         format!("{{ action: {action}, enforcementPoints: [ {{ name: {point} }} ] }}")
     };
     for (spec, mode, actions) in [
@@ -173,20 +173,32 @@ fn only_actions_for_gatekeepers_admission_webhook_are_enforced() {
             json!(["warn"]),
         ),
         (
-            scoped(&at("deny", "validation.gatekeeper.sh")),
+            scoped(&scoped_action("deny", "validation.gatekeeper.sh")),
             Some(Mode::Enforce),
             json!(["deny"]),
         ),
         (
-            scoped(&format!("{}, {}", at("warn", "'*'"), at("deny", "'*'"))),
+            scoped(&format!(
+                "{}, {}",
+                scoped_action("warn", "'*'"),
+                scoped_action("deny", "'*'")
+            )),
             Some(Mode::Enforce),
             json!(["warn", "deny"]),
         ),
-        (scoped(&at("dryrun", "'*'")), Some(Mode::Audit), json!(["deny"])),
-        (scoped(&at("deny", "audit.gatekeeper.sh")), None, json!(null)),
-        (scoped(&at("deny", "vap.k8s.io")), None, json!(null)),
+        (
+            scoped(&scoped_action("dryrun", "'*'")),
+            Some(Mode::Audit),
+            json!(["deny"]),
+        ),
+        (
+            scoped(&scoped_action("deny", "audit.gatekeeper.sh")),
+            None,
+            json!(null),
+        ),
+        (scoped(&scoped_action("deny", "vap.k8s.io")), None, json!(null)),
     ] {
-        let chain = one(&format!("{REGO}{}", constraint("a", &spec)));
+        let chain = load_one(&format!("{REGO}{}", constraint("a", &spec)));
         assert_eq!(chain.stages.first().map(|stage| stage.spec.mode), mode, "{spec}");
         if let Some(stage) = chain.stages.first() {
             assert_eq!(
@@ -221,7 +233,7 @@ spec:
         "{text}{}",
         constraint("a", "{ enforcementAction: warn, parameters: { most: 2 } }")
     );
-    let chain = one(&text);
+    let chain = load_one(&text);
     let [stage] = chain.stages.as_slice() else {
         panic!("{chain:?}")
     };
@@ -245,7 +257,7 @@ spec:
 
 #[test]
 fn mistakes_in_templates_and_constraints_are_reported() {
-    let with = |spec: &str| format!("{REGO}{}", constraint("a", spec));
+    let with_constraint = |spec: &str| format!("{REGO}{}", constraint("a", spec));
     let mistake = |text: &str| match load_text("policies.yaml", text) {
         Ok(chains) => panic!("{text}: {chains:?}"),
         Err(mistakes) => mistakes
@@ -262,70 +274,73 @@ fn mistakes_in_templates_and_constraints_are_reported() {
         (REGO.replace("name: limits", "name: other"), "call it `limits`"),
         (REGO.replace("rego: |", "regos: |"), "the target has no policy"),
         (
-            with("{ parameters: { most: 1 } }").replace("type: integer", "type: integr"),
+            with_constraint("{ parameters: { most: 1 } }").replace("type: integer", "type: integr"),
             "14:27: spec.crd.spec.validation.openAPIV3Schema.properties.most.type: \"integr\" is not a valid type; did you \
              mean integer?",
         ),
         (
-            with("{ parameters: {} }"),
+            with_constraint("{ parameters: {} }"),
             "spec.parameters: the template's schema requires the field \"most\"",
         ),
         (
-            with("{ parameters: { most: 0 } }"),
+            with_constraint("{ parameters: { most: 0 } }"),
             "spec.parameters.most: the template's schema has minimum 1, and this is 0",
         ),
         (
-            with("{ parameters: { most: \"1\" } }"),
+            with_constraint("{ parameters: { most: \"1\" } }"),
             "a value of type integer, and this is of type string",
         ),
         (
-            with("{ parameters: { most: 1, unit: disk } }"),
+            with_constraint("{ parameters: { most: 1, unit: disk } }"),
             "write one of \"cpu\", \"memory\"",
         ),
         (
-            with("{ parameters: { most: 1, others: { x: 1 } } }"),
+            with_constraint("{ parameters: { most: 1, others: { x: 1 } } }"),
             "spec.parameters.others.x: the template's schema asks",
         ),
         (
-            with("{ parameters: { most: 1, any: true } }"),
+            with_constraint("{ parameters: { most: 1, any: true } }"),
             "of type integer or string",
         ),
         (
-            with("{ parameters: { most: 1 }, enforcementAction: denny }"),
+            with_constraint("{ parameters: { most: 1 }, enforcementAction: denny }"),
             "deny",
         ),
         (
-            with("{ parameters: { most: 1 }, enforcementAction: scoped }"),
+            with_constraint("{ parameters: { most: 1 }, enforcementAction: scoped }"),
             "`scopedEnforcementActions` is missing",
         ),
         (
-            with("{ parameters: { most: 1 }, match: { namespaces: [\"a*b\"] } }"),
+            with_constraint("{ parameters: { most: 1 }, match: { namespaces: [\"a*b\"] } }"),
             "\"a*b\" is not a name",
         ),
         (
-            with("{ parameters: { most: 1 }, match: { kind: [] } }"),
+            with_constraint("{ parameters: { most: 1 }, match: { kind: [] } }"),
             "did you mean `kinds`?",
         ),
         (
             format!(
                 "{}{}",
-                with("{ parameters: { most: 1 } }"),
+                with_constraint("{ parameters: { most: 1 } }"),
                 constraint("a", "{ parameters: { most: 1 } }")
             ),
             "\"Limits/a\" is also the name of the constraint in",
         ),
     ] {
-        let found = mistake(&text);
-        assert!(found.contains(expected), "{expected}: {found}");
+        let message = mistake(&text);
+        assert!(message.contains(expected), "{expected}: {message}");
     }
     // A parameter that is missing in the template's schema causes only a warning, because Kubernetes drops such a
     // field.
-    let chain = one(&with("{ parameters: { most: 1, mots: 2 } }"));
+    let chain = load_one(&with_constraint("{ parameters: { most: 1, mots: 2 } }"));
     let warnings = warnings(&chain);
-    let of_field = |warning: &&String| {
+    let is_of_field = |warning: &&String| {
         warning.contains("spec.parameters.mots: the template's schema has no field \"mots\"")
     };
-    assert!(warnings.iter().any(|warning| of_field(&warning)), "{warnings:?}");
+    assert!(
+        warnings.iter().any(|warning| is_of_field(&warning)),
+        "{warnings:?}"
+    );
     let inventory = |warning: &String| warning.contains("reads data.inventory, which is empty");
     assert!(warnings.iter().any(inventory), "{warnings:?}");
 }
@@ -338,7 +353,7 @@ fn crd_names_that_gatekeeper_ignores_are_accepted_in_a_template() {
         "names: { kind: Limits, listKind: LimitsList, plural: limits, singular: limits, categories: [all] }";
     let text = REGO.replace("names: { kind: Limits, shortNames: [lim] }", names);
     assert_ne!(text, REGO);
-    assert_eq!(one(&text).name, "limits");
+    assert_eq!(load_one(&text).name, "limits");
 }
 
 /// A Rego policy that was written for OPA alone may read `input.request`. Gatekeeper provides only `input.review`, so
@@ -347,12 +362,12 @@ fn crd_names_that_gatekeeper_ignores_are_accepted_in_a_template() {
 fn a_template_that_reads_missing_input_gets_a_warning() {
     let text = REGO.replace("input.review.namespaceObject", "input.request.object");
     let expected = "the template \"limits\" reads input.request, which no template has";
-    let found = warnings(&one(&text));
+    let chain_warnings = warnings(&load_one(&text));
     assert!(
-        found.iter().any(|warning| warning.contains(expected)),
-        "{found:?}"
+        chain_warnings.iter().any(|warning| warning.contains(expected)),
+        "{chain_warnings:?}"
     );
-    assert_eq!(warnings(&one(REGO)), [""; 0]);
+    assert_eq!(warnings(&load_one(REGO)), [""; 0]);
 }
 
 #[test]

@@ -29,12 +29,12 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
     }
     let document = root.json();
     let none = Map::new();
-    let of_document = document.pointer("/components/schemas").and_then(Json::as_object);
-    let schemas = of_document.unwrap_or(&none);
-    let mut of_kinds = HashMap::new();
+    let document_schemas = document.pointer("/components/schemas").and_then(Json::as_object);
+    let schemas = document_schemas.unwrap_or(&none);
+    let mut kind_schemas = HashMap::new();
     for schema in schemas.values() {
         let kinds = schema.get(KIND).and_then(Json::as_array).into_iter().flatten();
-        of_kinds.extend(kinds.filter_map(kind).map(|kind| (kind, schema)));
+        kind_schemas.extend(kinds.filter_map(kind).map(|kind| (kind, schema)));
     }
     let mut components = Components::new(schemas);
     let paths = document.get("paths").and_then(Json::as_object);
@@ -44,7 +44,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
         .filter_map(|(path, item)| created(path, item));
     let resources: Vec<SchemaResource> = created
         .filter_map(|(kind, plural)| {
-            let schema = of_kinds.get(&kind)?;
+            let schema = kind_schemas.get(&kind)?;
             Some(SchemaResource {
                 structure: components.structure(&kind.kind, schema),
                 schema: Some(components.object(&kind.kind, schema)?),

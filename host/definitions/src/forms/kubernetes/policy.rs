@@ -35,7 +35,7 @@ pub(super) struct PolicyDocument {
     source: Location,
     phase: Phase,
     policy: Arc<CompiledPolicy>,
-    written: Vec<WrittenExpression>,
+    expressions: Vec<WrittenExpression>,
     params: Option<ClusterKind>,
     constraints: MatchConstraints,
     failure_policy: FailurePolicy,
@@ -103,9 +103,9 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase) -> Option<PolicyDocumen
         }
         Phase::Validating => Reinvocation::Never,
     };
-    let before = spec.node().mistake_count();
-    let (policy, written) = cel::read_policy(&mut spec, has_params);
-    if spec.node().mistake_count() == before {
+    let mistakes_before = spec.node().mistake_count();
+    let (policy, expressions) = cel::read_policy(&mut spec, has_params);
+    if spec.node().mistake_count() == mistakes_before {
         refuse_empty(&policy, phase, spec.node());
     }
     Some(PolicyDocument {
@@ -113,7 +113,7 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase) -> Option<PolicyDocumen
         source: root.location(),
         phase,
         policy: Arc::new(policy),
-        written,
+        expressions,
         params,
         constraints: constraints?,
         failure_policy,
@@ -140,8 +140,8 @@ pub(super) fn read_binding(root: &Node<'_>, phase: Phase) -> Option<BindingDocum
         .as_ref()
         .and_then(|node| node.parse_with(names::subdomain));
     let params = spec.get_optional("paramRef", read_param_ref);
-    let read = |node: &Node<'_>| read_constraints(node, false);
-    let constraints = spec.get_or_default("matchResources", read);
+    let read_match = |node: &Node<'_>| read_constraints(node, false);
+    let constraints = spec.get_or_default("matchResources", read_match);
     let actions = match phase {
         Phase::Validating => {
             let fix = "list Deny, Warn, Audit, or Audit with one of the others";
@@ -164,20 +164,20 @@ pub(super) fn read_binding(root: &Node<'_>, phase: Phase) -> Option<BindingDocum
 pub(in crate::forms) fn read_constraints(node: &Node<'_>, needs_rules: bool) -> Option<MatchConstraints> {
     let mut fields = node.object()?;
     let match_policy = fields.get("matchPolicy", MatchPolicy::default(), Node::word);
-    let read = |node: &Node<'_>| Some(rules::read_kubernetes(node, match_policy, true));
+    let read_rules = |node: &Node<'_>| Some(rules::read_kubernetes(node, match_policy, true));
     let rules = if needs_rules {
         let fix = "list the rules of the requests that the policy is for";
-        let read = |node: &Node<'_>| {
+        let read_required_rules = |node: &Node<'_>| {
             node.filled_list(fix)?;
-            read(node)
+            read_rules(node)
         };
         fields
-            .get_required("resourceRules", fix, read)
+            .get_required("resourceRules", fix, read_required_rules)
             .unwrap_or_default()
     } else {
-        fields.get_or_default("resourceRules", read)
+        fields.get_or_default("resourceRules", read_rules)
     };
-    let exclude = fields.get_or_default("excludeResourceRules", read);
+    let exclude = fields.get_or_default("excludeResourceRules", read_rules);
     let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", LabelSyntax::Kubernetes);
     let objects = selectors::labels_of(&mut fields, "objectSelector", LabelSyntax::Kubernetes);
     Some(MatchConstraints {
@@ -229,8 +229,8 @@ impl BindingDocument {
             Phase::Mutating => "MutatingAdmissionPolicy",
         };
         let message = format!("there is no {kind} {}", quoted(&self.policy));
-        let others = policies.iter().filter(|policy| policy.phase == self.phase);
-        let names = others.map(|policy| &policy.name);
+        let phase_policies = policies.iter().filter(|policy| policy.phase == self.phase);
+        let names = phase_policies.map(|policy| &policy.name);
         let fix = suggestion_or(&self.policy, names, "add its document, or correct the name");
         mistakes.push(self.policy_location.mistake(message, fix));
     }
@@ -279,8 +279,8 @@ impl PolicyDocument {
                 Mistake::new(&binding.source, "spec.paramRef", message, fix)
             }));
         }
-        warnings.extend(typing::warnings(&self.written, rules, params, resources));
-        warnings.extend(typing::misfits(&self.written, &self.policy, rules, resources));
+        warnings.extend(typing::warnings(&self.expressions, rules, params, resources));
+        warnings.extend(typing::misfits(&self.expressions, &self.policy, rules, resources));
         ChainDefinition {
             phase: self.phase,
             source: self.source.clone(),
@@ -329,16 +329,16 @@ impl PolicyDocument {
                 },
                 actions: binding.actions.clone(),
                 failure_policy: self.failure_policy,
-                params: params.map(|(kind, at)| PolicyParams {
+                params: params.map(|(kind, param_ref)| PolicyParams {
                     kind,
-                    namespace: at.namespace,
-                    which: at.which,
-                    missing: at.missing,
+                    namespace: param_ref.namespace,
+                    selector: param_ref.which,
+                    missing: param_ref.missing,
                 }),
                 allowances: Vec::new(),
                 structures: Arc::clone(structures),
             },
-            written: Arc::default(),
+            expressions: Arc::default(),
         };
         StageDefinition {
             spec,

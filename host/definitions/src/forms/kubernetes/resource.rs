@@ -34,13 +34,13 @@ pub(super) fn read_resource(root: &Node<'_>) -> Option<ResourceDocument> {
     let kind = names.get_required("kind", "name the kind", readers::text)?;
     let plural = names.get_required("plural", "name the resource in the plural", readers::text)?;
     let group = group?;
-    let read = |node: &Node<'_>| {
+    let read_version = |node: &Node<'_>| {
         let mut fields = node.object()?.ignoring_others();
         let version = fields.get_required("name", "name the version, `v1`", readers::text)?;
         let field = fields.optional("schema").map(|schema| schema.json());
         let schema = field.as_ref().and_then(|field| field.get("openAPIV3Schema"))?;
-        let others = Map::new();
-        let mut components = Components::new(&others);
+        let other_schemas = Map::new();
+        let mut components = Components::new(&other_schemas);
         Some(SchemaResource {
             structure: components.structure(&kind, schema),
             schema: components.object(&kind, schema),
@@ -54,6 +54,6 @@ pub(super) fn read_resource(root: &Node<'_>) -> Option<ResourceDocument> {
     };
     Some(ResourceDocument {
         name: name?,
-        resources: versions?.iter().filter_map(read).collect(),
+        resources: versions?.iter().filter_map(read_version).collect(),
     })
 }

@@ -27,24 +27,24 @@ const WEBHOOK: [(&str, &str); 5] = [
 /// Returns a webhook configuration with one webhook. Each line `field: value` in `change` adds or replaces a field of
 /// this webhook. If `change` begins with `- `, it is a second webhook instead, and the first one stays unchanged.
 fn configuration(phase: &str, version: &str, change: &str) -> String {
-    let (of_first, second) = if change.starts_with("- ") {
+    let (first_change, second_webhook) = if change.starts_with("- ") {
         ("", change)
     } else {
         (change, "")
     };
     let is_of = |line: &str, field: &str| line.split(':').next() == Some(field);
-    let own = WEBHOOK.iter().map(|(field, value)| {
-        of_first
+    let field_lines = WEBHOOK.iter().map(|(field, value)| {
+        first_change
             .lines()
             .find(|line| is_of(line, field))
             .map_or_else(|| format!("{field}: {value}"), str::to_owned)
     });
-    let added = of_first
+    let added_lines = first_change
         .lines()
         .filter(|line| !WEBHOOK.iter().any(|(field, _)| is_of(line, field)))
         .map(str::to_owned);
-    let webhook: Vec<String> = own.chain(added).collect();
-    let second: String = second.lines().map(|line| format!("  {line}\n")).collect();
+    let webhook: Vec<String> = field_lines.chain(added_lines).collect();
+    let second: String = second_webhook.lines().map(|line| format!("  {line}\n")).collect();
     format!(
         "apiVersion: admissionregistration.k8s.io/{version}\nkind: {phase}WebhookConfiguration\n\
          metadata: {{ name: c }}\nwebhooks:\n  - {}\n{second}",
@@ -277,7 +277,7 @@ fn unset_fields_have_the_defaults_of_their_version() {
             }) => versions.clone(),
             _ => Vec::new(),
         };
-        let found = format!(
+        let summary = format!(
             "{} {} {:?} {} {} {versions:?}",
             stage.spec.failure_policy,
             stage.spec.rules.first().unwrap().match_policy.as_str(),
@@ -285,7 +285,7 @@ fn unset_fields_have_the_defaults_of_their_version() {
             stage.spec.side_effects.as_str(),
             stage.spec.reinvocation.as_str(),
         );
-        assert_eq!(found, expected, "{version} {phase} {change}");
+        assert_eq!(summary, expected, "{version} {phase} {change}");
     }
 }
 
@@ -398,13 +398,13 @@ fn side_effects_and_review_versions_are_optional_for_a_plugin() {
         ),
     ];
     for (change, expected) in table {
-        let own: Vec<&str> = plugin
+        let webhook_lines: Vec<&str> = plugin
             .lines()
             .filter(|line| !change.starts_with(line.split(' ').next().unwrap()))
             .chain(change.lines())
             .collect();
-        let found = mistakes_after(&own.join("\n"));
-        assert_eq!(found, expected, "{change}");
+        let message = mistakes_after(&webhook_lines.join("\n"));
+        assert_eq!(message, expected, "{change}");
     }
 }
 
@@ -442,8 +442,8 @@ fn mistakes_outside_the_webhooks_are_reported() {
         let text = format!(
             "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\n{text}"
         );
-        let found = load_text("f", &text).unwrap_err().to_string().replace("f:", "");
-        assert_eq!(found, expected, "{text}");
+        let message = load_text("f", &text).unwrap_err().to_string().replace("f:", "");
+        assert_eq!(message, expected, "{text}");
     }
     let wrong = read("Mutating", "v1", "reinvocationPolicy: Sometimes").unwrap_err();
     assert_eq!(

@@ -44,15 +44,15 @@ impl WrittenExpression {
     }
 }
 
-pub(super) fn structures(resources: &[&ResourceDocument]) -> Structures {
-    let known = resources.iter().flat_map(|document| &document.resources);
-    let structures = known.map(|resource| (resource.kind.clone(), resource.structure.clone()));
+pub(super) fn structures(documents: &[&ResourceDocument]) -> Structures {
+    let known_resources = documents.iter().flat_map(|document| &document.resources);
+    let structures = known_resources.map(|resource| (resource.kind.clone(), resource.structure.clone()));
     Arc::new(structures.collect())
 }
 
 /// Passes the schemas to the CEL stages of native chains. Warns about expressions that contradict the schemas.
-pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&ResourceDocument]) {
-    let structures = structures(resources);
+pub(crate) fn use_schemas(chains: &mut [ChainDefinition], documents: &[&ResourceDocument]) {
+    let structures = structures(documents);
     for chain in chains {
         for stage in &mut chain.stages {
             let Some(cel) = stage.hook.get_mut::<CelDefinition>() else {
@@ -62,8 +62,8 @@ pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&Resource
                 [] => &chain.rules,
                 rules => rules,
             };
-            let types = warnings(&cel.written, rules, None, resources);
-            let misfits = misfits(&cel.written, &cel.policy, rules, resources);
+            let types = warnings(&cel.expressions, rules, None, documents);
+            let misfits = misfits(&cel.expressions, &cel.policy, rules, documents);
             chain.warnings.extend(types.into_iter().chain(misfits));
             if chain.phase == Phase::Mutating {
                 cel.binding.structures = structures.clone();
@@ -74,15 +74,16 @@ pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&Resource
 
 /// Warns about values in mutations that do not fit the schema of a kind in the rules.
 pub(super) fn misfits(
-    written: &[WrittenExpression],
+    expressions: &[WrittenExpression],
     policy: &CompiledPolicy,
     rules: &[Rule],
-    known: &[&ResourceDocument],
+    documents: &[&ResourceDocument],
 ) -> Vec<Mistake> {
-    let is_mutation =
-        |written: &&WrittenExpression| matches!(written.role, Role::ApplyConfiguration | Role::JsonPatch);
-    let mutations: Vec<_> = written.iter().filter(is_mutation).collect();
-    let resources = known.iter().flat_map(|document| &document.resources);
+    let is_mutation = |expression: &&WrittenExpression| {
+        matches!(expression.role, Role::ApplyConfiguration | Role::JsonPatch)
+    };
+    let mutations: Vec<_> = expressions.iter().filter(is_mutation).collect();
+    let resources = documents.iter().flat_map(|document| &document.resources);
     let defined = resources.map(|resource| {
         (
             &resource.kind,
@@ -95,23 +96,27 @@ pub(super) fn misfits(
         Some((kind, kind.guess_resource().resource, structure))
     });
     let mut warnings = Vec::new();
-    let mut compare = |structure: Option<&Structure>, of: &str| {
-        for (mutation, written) in policy.mutations.iter().zip(&mutations) {
+    let mut compare = |structure: Option<&Structure>, prefix: &str| {
+        for (mutation, expression) in policy.mutations.iter().zip(&mutations) {
             for misfit in mutation.misfits(structure) {
-                let message = format!("{of}{misfit}, so the mutation fails wherever it is applied");
-                warnings.push(written.location.mistake(message, "correct the name or the type"));
+                let message = format!("{prefix}{misfit}, so the mutation fails wherever it is applied");
+                warnings.push(
+                    expression
+                        .location
+                        .mistake(message, "correct the name or the type"),
+                );
             }
         }
     };
-    let mut seen: Vec<&GroupVersionKind> = Vec::new();
+    let mut checked_kinds: Vec<&GroupVersionKind> = Vec::new();
     for (kind, plural, structure) in defined.chain(builtin) {
-        let is_named = !seen.contains(&kind) && rules.iter().any(|rule| names(rule, kind, &plural));
-        if is_named && seen.len() < MOST_KINDS {
-            seen.push(kind);
+        let is_named = !checked_kinds.contains(&kind) && rules.iter().any(|rule| names(rule, kind, &plural));
+        if is_named && checked_kinds.len() < MOST_KINDS {
+            checked_kinds.push(kind);
             compare(Some(&structure), &format!("for {kind}: "));
         }
     }
-    if seen.is_empty() {
+    if checked_kinds.is_empty() {
         compare(None, "");
     }
     // The order in which the built-in kinds are checked is not fixed, so the warnings are sorted.
@@ -124,31 +129,32 @@ pub(super) fn warnings(
     expressions: &[WrittenExpression],
     rules: &[Rule],
     params: Option<&ClusterKind>,
-    known: &[&ResourceDocument],
+    documents: &[&ResourceDocument],
 ) -> Vec<Mistake> {
-    let resources = || known.iter().flat_map(|document| &document.resources);
-    let of_params = params.and_then(|params| {
+    let resources = || documents.iter().flat_map(|document| &document.resources);
+    let params_resource = params.and_then(|params| {
         let is_named = |resource: &&SchemaResource| {
             (resource.kind.api_version().as_str(), resource.kind.kind.as_str())
                 == (params.api_version(), params.kind())
         };
         resources().find(is_named)
     });
-    let mut named: Vec<&SchemaResource> = Vec::new();
+    let mut named_resources: Vec<&SchemaResource> = Vec::new();
     for resource in resources() {
-        let is_new = resource.schema.is_some() && named.iter().all(|other| other.kind != resource.kind);
+        let is_new =
+            resource.schema.is_some() && named_resources.iter().all(|other| other.kind != resource.kind);
         let is_named = |rule: &Rule| names(rule, &resource.kind, &resource.plural);
         if is_new && rules.iter().any(is_named) {
-            named.push(resource);
+            named_resources.push(resource);
         }
     }
     let mut warnings = Vec::new();
-    for resource in named.into_iter().take(MOST_KINDS) {
+    for resource in named_resources.into_iter().take(MOST_KINDS) {
         let Some(schema) = resource.schema.clone() else {
             continue;
         };
         let mut compiler = PolicyCompiler::new(params.is_some())
-            .with_schemas(schema, of_params.and_then(|params| params.schema.clone()));
+            .with_schemas(schema, params_resource.and_then(|params| params.schema.clone()));
         for expression in expressions {
             let compiled = compiler.compile(expression.role, &expression.text);
             match (compiled, &expression.variable) {
@@ -170,11 +176,11 @@ pub(super) fn warnings(
 
 /// Returns whether the rule names this resource with its group and version, and without wildcards.
 fn names(rule: &Rule, kind: &GroupVersionKind, plural: &str) -> bool {
-    let has = |matcher: &Matcher<String>, word: &String| match matcher {
+    let has_word = |matcher: &Matcher<String>, word: &String| match matcher {
         Matcher::Any => false,
         Matcher::Only(words) => words.contains(word),
     };
-    has(&rule.api_groups, &kind.group)
-        && has(&rule.api_versions, &kind.version)
+    has_word(&rule.api_groups, &kind.group)
+        && has_word(&rule.api_versions, &kind.version)
         && rule.resources.iter().any(|pattern| pattern.to_string() == plural)
 }

@@ -49,11 +49,11 @@ pub(super) fn read(
     node: &Node<'_>,
     phase: Phase,
     version: ConfigurationVersion,
-    seen: &mut HashMap<String, Location>,
+    name_locations: &mut HashMap<String, Location>,
 ) -> Option<StageDefinition> {
     let mut fields = node.object()?;
     let fix = "name the webhook, `pods.hooks.example.com`";
-    let name = read_stage_name(&mut fields, fix, names::webhook, seen);
+    let name = read_stage_name(&mut fields, fix, names::webhook, name_locations);
     // A webhook on a server must declare its side effects and its review versions. If the webhook is a plugin, this
     // program already knows them, so they may be missing.
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
@@ -80,17 +80,17 @@ pub(super) fn read(
 
 /// Reads the timeout of a webhook: `timeoutSeconds`, or `timeout`, whose value has a unit.
 fn read_timeout(fields: &mut Fields<'_>) -> Option<Duration> {
-    let both = fields.has("timeoutSeconds") && fields.has("timeout");
-    let read = |node: &Node<'_>| node.integer(1..=30_u8);
-    let seconds = fields.get_optional("timeoutSeconds", read);
-    let read = |node: &Node<'_>| {
-        if both {
+    let has_both = fields.has("timeoutSeconds") && fields.has("timeout");
+    let read_seconds = |node: &Node<'_>| node.integer(1..=30_u8);
+    let seconds = fields.get_optional("timeoutSeconds", read_seconds);
+    let read_duration = |node: &Node<'_>| {
+        if has_both {
             let message = "the webhook has `timeoutSeconds` and `timeout`";
             node.wrong(message, "keep one of them");
         }
         native::read_timeout(node)
     };
-    let duration = fields.get_optional("timeout", read);
+    let duration = fields.get_optional("timeout", read_duration);
     duration.or(seconds.map(|seconds| Duration::from_secs(seconds.into())))
 }
 
@@ -120,26 +120,26 @@ fn read_versions(
             None => return Some(vec![ReviewVersion::V1Beta1]),
         },
     };
-    let mut seen = Vec::new();
-    let mut known = Vec::new();
+    let mut texts = Vec::new();
+    let mut versions = Vec::new();
     for entry in node.filled_list(fix)? {
         let Some(text) = entry.text() else {
             continue;
         };
-        if seen.contains(&text) {
+        if texts.contains(&text) {
             entry.wrong("the version is listed twice", "remove one of them");
             continue;
         }
-        seen.push(text);
+        texts.push(text);
         if let Err(message) = names::version(text) {
             entry.wrong(message, "");
         }
-        known.extend(text.parse::<ReviewVersion>());
+        versions.extend(text.parse::<ReviewVersion>());
     }
-    if known.is_empty() {
+    if versions.is_empty() {
         node.wrong("none of these versions is supported", fix);
     }
-    Some(known)
+    Some(versions)
 }
 
 fn read_client(node: &Node<'_>, versions: Vec<ReviewVersion>) -> Option<WebhookDefinition> {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{ChainDefinition, PluginDefinition, load_text};
 
-fn one(text: &str) -> ChainDefinition {
+fn load_one(text: &str) -> ChainDefinition {
     let chains = load_text("policies.yaml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [chain] = chains.try_into().unwrap();
     chain
@@ -17,7 +17,7 @@ fn plugin(chain: &ChainDefinition) -> &PluginDefinition {
     chain.stages[0].hook.get().unwrap()
 }
 
-const WHOLE: &str = r#"
+const FULL_POLICY: &str = r#"
 apiVersion: policies.kubewarden.io/v1
 kind: ClusterAdmissionPolicy
 metadata:
@@ -55,7 +55,7 @@ status: { policyStatus: active }
 
 #[test]
 fn a_policy_is_a_chain_of_one_stage() {
-    let chain = one(WHOLE);
+    let chain = load_one(FULL_POLICY);
     assert_eq!(
         (chain.name.as_str(), chain.phase),
         ("clusterwide-psp-capabilities", Phase::Mutating)
@@ -119,7 +119,7 @@ spec:
   module: ghcr.io/kubewarden/policies/safe-labels:v1.0.0
   rules: [{ apiGroups: [""], apiVersions: [v1], resources: [services], operations: [CREATE] }]
 "#;
-    let chain = one(text);
+    let chain = load_one(text);
     assert_eq!(
         (chain.name.as_str(), chain.phase),
         ("namespaced-team-a-labels", Phase::Validating)
@@ -209,8 +209,8 @@ fn mistakes_in_a_policy_are_reported() {
             "missing",
         ),
     ] {
-        let text = WHOLE.replacen(from, to, 1);
-        assert_ne!(text, WHOLE);
+        let text = FULL_POLICY.replacen(from, to, 1);
+        assert_ne!(text, FULL_POLICY);
         let mistakes = load_text("policies.yaml", &text).unwrap_err();
         let mistake = mistakes
             .iter()
@@ -219,7 +219,7 @@ fn mistakes_in_a_policy_are_reported() {
         assert_eq!(mistake.location.line, line, "{mistake}");
         assert!(mistake.to_string().contains(says), "{mistake}");
     }
-    let text = WHOLE
+    let text = FULL_POLICY
         .replace("ClusterAdmissionPolicy", "AdmissionPolicy")
         .replace(
             "  name: psp-capabilities",

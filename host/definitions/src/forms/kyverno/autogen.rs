@@ -42,21 +42,21 @@ pub(super) fn placements(
     };
     let rules = |placement: PodPlacement| {
         let is_chosen =
-            |name: &&str| controllers.is_none_or(|chosen| chosen.iter().any(|chosen| chosen == name));
-        let of_placement = CONTROLLERS.iter().filter(|controller| controller.2 == placement);
-        let chosen: Vec<_> = of_placement
+            |name: &&str| controllers.is_none_or(|names| names.iter().any(|controller| controller == name));
+        let placement_controllers = CONTROLLERS.iter().filter(|controller| controller.2 == placement);
+        let chosen_controllers: Vec<_> = placement_controllers
             .filter(|controller| is_chosen(&controller.0))
             .collect();
-        let of_group = |group: &str| Rule {
+        let group_rule = |group: &str| Rule {
             api_groups: Matcher::Only(vec![group.to_owned()]),
-            resources: chosen
+            resources: chosen_controllers
                 .iter()
                 .filter(|controller| controller.1 == group)
                 .filter_map(|controller| ResourcePattern::parse(controller.0).ok())
                 .collect(),
             ..pods.clone()
         };
-        let rules = ["apps", "batch"].map(of_group);
+        let rules = ["apps", "batch"].map(group_rule);
         rules
             .into_iter()
             .filter(|rule| !rule.resources.is_empty())

@@ -33,7 +33,7 @@ pub(super) struct ExceptionDocument {
 struct PolicyReference {
     kind: String,
     name: String,
-    at: (Location, String),
+    location_and_path: (Location, String),
 }
 
 pub(super) fn read(root: &Node<'_>) -> Option<ExceptionDocument> {
@@ -74,7 +74,7 @@ fn read_reference(node: &Node<'_>) -> Option<PolicyReference> {
     Some(PolicyReference {
         kind: kind?,
         name: name?,
-        at: (node.location(), node.path().to_owned()),
+        location_and_path: (node.location(), node.path().to_owned()),
     })
 }
 
@@ -103,10 +103,10 @@ impl ExceptionDocument {
     /// Adds the exception to all stages of the policies that it names.
     pub(super) fn attach(&self, chains: &mut [(&str, ChainDefinition)], mistakes: &mut Mistakes) {
         for reference in &self.policies {
-            let of_kind = || chains.iter().filter(|(kind, _)| *kind == reference.kind);
-            let names = || of_kind().map(|(_, chain)| own_name(chain));
+            let chains_of_kind = || chains.iter().filter(|(kind, _)| *kind == reference.kind);
+            let names = || chains_of_kind().map(|(_, chain)| own_name(chain));
             if !names().any(|name| name == reference.name) {
-                let (location, path) = reference.at.clone();
+                let (location, path) = reference.location_and_path.clone();
                 mistakes.push(Mistake {
                     location,
                     path,

@@ -42,8 +42,8 @@ pub(super) fn read(root: &Node<'_>, scope: PolicyScope) -> Option<ChainDefinitio
     let mut fields = node.object()?;
     let (name, namespace) = names.clone().unwrap_or_default();
     let fix = "say which requests the policy is for: `matchConstraints: { resourceRules: [...] }`";
-    let read = |node: &Node<'_>| policy::read_constraints(node, true);
-    let constraints = fields.get_required("matchConstraints", fix, read);
+    let read_match = |node: &Node<'_>| policy::read_constraints(node, true);
+    let constraints = fields.get_required("matchConstraints", fix, read_match);
     let mut warnings = Vec::new();
     let controllers = read_autogen(&mut fields, &mut warnings);
     let is_for_admission = read_evaluation(&mut fields, &mut warnings);
@@ -59,10 +59,10 @@ pub(super) fn read(root: &Node<'_>, scope: PolicyScope) -> Option<ChainDefinitio
         Some(constraints) => autogen::placements(constraints, controllers.as_deref()),
         None => Vec::new(),
     };
-    let before = fields.node().mistake_count();
+    let mistakes_before = fields.node().mistake_count();
     let namespace = settings.namespace.as_deref();
     let policy = read_policy(&mut fields, scope, namespace, PodPlacement::Object);
-    let is_valid = fields.node().mistake_count() == before;
+    let is_valid = fields.node().mistake_count() == mistakes_before;
     names?;
     let mut stages = vec![settings.stage(PodPlacement::Object, constraints?, policy, root.location())];
     for (placement, constraints) in placements {
@@ -142,10 +142,10 @@ fn read_policy(
     namespace: Option<&str>,
     placement: PodPlacement,
 ) -> CompiledPolicy {
-    let before = fields.node().mistake_count();
+    let mistakes_before = fields.node().mistake_count();
     let rewrite = |role, text: &str| placement.rewrite(scope.phase, role, text);
     let policy = cel::read_kyverno(fields, namespace, &rewrite);
-    if fields.node().mistake_count() == before {
+    if fields.node().mistake_count() == mistakes_before {
         policy::refuse_empty(&policy, scope.phase, fields.node());
     }
     policy
@@ -162,21 +162,21 @@ fn read_autogen(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<
             warnings.push(node.mistake(message, "remove it"));
         }
     }
-    let mut controllers = fields.optional("podControllers")?.object()?;
-    let read = |entry: &Node<'_>| read_controller(entry, warnings);
-    controllers.optional("controllers")?.list_of(read)
+    let mut pod_controllers = fields.optional("podControllers")?.object()?;
+    let read_entry = |entry: &Node<'_>| read_controller(entry, warnings);
+    pod_controllers.optional("controllers")?.list_of(read_entry)
 }
 
 /// Reads the name of a resource that creates Pods. As in Kyverno, an unknown name has no effect.
 fn read_controller(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<String> {
     let name = node.string()?;
-    let known = autogen::controllers();
-    if !known.contains(&name) {
+    let controllers = autogen::controllers();
+    if !controllers.contains(&name) {
         let message = format!(
             "{} creates no Pods, and has no effect, as in Kyverno",
             quoted(name)
         );
-        let fix = format!("write {}", enumerated(known.into_iter(), "or"));
+        let fix = format!("write {}", enumerated(controllers.into_iter(), "or"));
         warnings.push(node.mistake(message, fix));
     }
     Some(name.to_owned())
@@ -263,7 +263,7 @@ impl Settings {
                 failure_policy: self.failure_policy,
                 ..Binding::default()
             },
-            written: Arc::default(),
+            expressions: Arc::default(),
         };
         StageDefinition {
             spec,

@@ -5,7 +5,7 @@ use admittance_conditions::{Action, MessageWording};
 
 use crate::{CelDefinition, ChainDefinition, StageDefinition, load_text};
 
-fn one(text: &str) -> ChainDefinition {
+fn load_one(text: &str) -> ChainDefinition {
     let chains = load_text("policies.yaml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [chain] = chains.try_into().unwrap();
     chain
@@ -15,7 +15,7 @@ fn cel(stage: &StageDefinition) -> &CelDefinition {
     stage.hook.get().unwrap()
 }
 
-fn of_pods(kind: &str, lines: &str) -> String {
+fn pod_policy(kind: &str, lines: &str) -> String {
     let lines = lines.trim().replace('\n', "\n  ");
     format!(
         "apiVersion: policies.kyverno.io/v1\nkind: {kind}\nmetadata: {{ name: p, namespace: shop }}\nspec:\n  \
@@ -30,7 +30,8 @@ fn mistakes(text: &str) -> String {
 
 #[test]
 fn a_kyverno_policy_becomes_a_chain_without_a_binding() {
-    let chain = one(r#"
+    let chain = load_one(
+        r#"
 apiVersion: policies.kyverno.io/v1beta1
 kind: ValidatingPolicy
 metadata: { name: replicas, annotations: { policies.kyverno.io/title: Replicas } }
@@ -58,7 +59,8 @@ spec:
   auditAnnotations:
     - { key: replicas, valueExpression: "string(object.spec.replicas)" }
 status: {}
-"#);
+"#,
+    );
     assert_eq!(
         (chain.name.as_str(), chain.phase),
         ("replicas", Phase::Validating)
@@ -101,7 +103,7 @@ fn a_namespaced_policy_applies_only_to_its_namespace() {
                 "mutations: [{ patchType: JSONPatch, jsonPatch: { expression: \"[]\" } }]\nreinvocationPolicy: IfNeeded"
             }
         };
-        let chain = one(&of_pods(kind, expressions));
+        let chain = load_one(&pod_policy(kind, expressions));
         assert_eq!(chain.name, "shop/p");
         for stage in &chain.stages {
             let shop = NamespaceSelector::In(vec!["shop".to_owned()]);
@@ -119,8 +121,8 @@ fn a_policy_for_pods_applies_to_pod_controllers_too() {
     let expression = "object.metadata.?labels.orValue({}) == {} && object.spec.x == 1 && oldObject.spec.x == 1 \
                       && object.metadata.namespace == 'a' && object.metadata.namespaces == 'b'";
     let lines = format!("validations: [{{ expression: \"{expression}\" }}]");
-    let chain = one(&of_pods("ValidatingPolicy", &lines));
-    let shown: Vec<_> = chain
+    let chain = load_one(&pod_policy("ValidatingPolicy", &lines));
+    let stage_summaries: Vec<_> = chain
         .stages
         .iter()
         .map(|stage| {
@@ -135,7 +137,7 @@ fn a_policy_for_pods_applies_to_pod_controllers_too() {
             )
         })
         .collect();
-    let of = |path: &str| {
+    let rewritten_expression = |path: &str| {
         expression
             .replace("object.spec", &format!("object.{path}.spec"))
             .replace("oldObject.spec", &format!("oldObject.{path}.spec"))
@@ -145,10 +147,13 @@ fn a_policy_for_pods_applies_to_pod_controllers_too() {
                 &format!("object.{path}.metadata.namespaces"),
             )
     };
-    let (template, job) = (of("spec.template"), of("spec.jobTemplate.spec.template"));
+    let (template, job) = (
+        rewritten_expression("spec.template"),
+        rewritten_expression("spec.jobTemplate.spec.template"),
+    );
     let controllers = "daemonsets,deployments,replicasets,statefulsets,jobs".to_owned();
     assert_eq!(
-        shown,
+        stage_summaries,
         [
             ("p", "pods".to_owned(), expression),
             ("autogen-defaults", controllers, template.as_str()),
@@ -161,7 +166,7 @@ fn a_policy_for_pods_applies_to_pod_controllers_too() {
         ("[cronjobs]", vec!["p", "autogen-cronjobs"]),
     ] {
         let lines = format!("{lines}\nautogen: {{ podControllers: {{ controllers: {controllers} }} }}");
-        let chain = one(&of_pods("ValidatingPolicy", &lines));
+        let chain = load_one(&pod_policy("ValidatingPolicy", &lines));
         let names: Vec<_> = chain.stages.iter().map(|stage| &*stage.spec.name).collect();
         assert_eq!(names, expected, "{controllers}");
     }
@@ -180,7 +185,7 @@ fn a_policy_with_selectors_for_pods_does_not_apply_to_pod_controllers() {
             "    objectSelector: { matchLabels: { a: b } }\n    resourceRules:",
         ),
     ] {
-        let chain = one(&of_pods("ValidatingPolicy", lines).replace(part, other));
+        let chain = load_one(&pod_policy("ValidatingPolicy", lines).replace(part, other));
         assert_eq!(chain.stages.len(), 1, "{other}");
     }
 }
@@ -202,7 +207,7 @@ fn mutations_of_pods_are_made_in_pod_templates_too() {
         let lines = format!(
             "mutations: [{{ patchType: ApplyConfiguration, applyConfiguration: {{ expression: \"{expression}\" }} }}]"
         );
-        let chain = one(&of_pods("MutatingPolicy", &lines));
+        let chain = load_one(&pod_policy("MutatingPolicy", &lines));
         let texts: Vec<_> = chain
             .stages
             .iter()
@@ -233,7 +238,7 @@ fn fields_without_an_effect_cause_warnings() {
         ),
     ] {
         let lines = format!("validations: [{{ expression: \"true\" }}]\n{lines}");
-        let chain = one(&of_pods("ValidatingPolicy", &lines));
+        let chain = load_one(&pod_policy("ValidatingPolicy", &lines));
         let messages: Vec<_> = chain
             .warnings
             .iter()
@@ -277,17 +282,17 @@ fn unsupported_fields_and_kinds_are_mistakes() {
         } else {
             "validations: [{ expression: \"true\" }]\n"
         };
-        let found = mistakes(&of_pods("ValidatingPolicy", &format!("{validations}{lines}")));
-        assert!(found.contains(expected), "{found}");
-        assert_eq!(found.matches("p.yaml").count(), 1, "{found}");
+        let message = mistakes(&pod_policy("ValidatingPolicy", &format!("{validations}{lines}")));
+        assert!(message.contains(expected), "{message}");
+        assert_eq!(message.matches("p.yaml").count(), 1, "{message}");
     }
-    let found = mistakes(&of_pods(
+    let message = mistakes(&pod_policy(
         "MutatingPolicy",
         "targetMatchConstraints: {}\nmutations: [{ patchType: JSONPatch, jsonPatch: { expression: \"[]\" } }]",
     ));
     assert!(
-        found.contains("spec.targetMatchConstraints: objects other than that of the request"),
-        "{found}"
+        message.contains("spec.targetMatchConstraints: objects other than that of the request"),
+        "{message}"
     );
     for (version, kind, expected) in [
         (
@@ -327,8 +332,8 @@ fn unsupported_fields_and_kinds_are_mistakes() {
         ),
     ] {
         let text = format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{ name: p }}\n");
-        let found = mistakes(&text);
-        assert!(found.contains(expected), "{found}");
+        let message = mistakes(&text);
+        assert!(message.contains(expected), "{message}");
     }
 }
 
@@ -340,7 +345,7 @@ fn with_exception(kind: &str, spec: &str) -> String {
     format!(
         "{}---\napiVersion: policies.kyverno.io/v1\nkind: PolicyException\nmetadata: {{ name: e, namespace: shop }}\n\
          spec:\n  policyRefs: [{{ name: p, kind: {kind} }}]\n{spec}",
-        of_pods(kind, expressions)
+        pod_policy(kind, expressions)
     )
 }
 
@@ -351,7 +356,7 @@ fn an_exception_applies_to_all_stages_of_its_policy() {
         "  matchConditions: [{condition}]\n  expiresAt: 2030-01-01T00:00:00Z\n  reportResult: pass\n"
     );
     for kind in ["ValidatingPolicy", "NamespacedValidatingPolicy", "MutatingPolicy"] {
-        let chain = one(&with_exception(kind, &spec));
+        let chain = load_one(&with_exception(kind, &spec));
         assert_eq!(chain.stages.len(), 3);
         for stage in &chain.stages {
             let [exception] = stage.spec.exceptions.as_slice() else {
@@ -369,7 +374,7 @@ fn an_exception_applies_to_all_stages_of_its_policy() {
 #[test]
 fn an_exception_without_a_namespace_is_in_the_default_namespace() {
     let text = with_exception("ValidatingPolicy", "").replace("name: e, namespace: shop", "name: e");
-    assert_eq!(&*one(&text).stages[0].spec.exceptions[0].name, "default/e");
+    assert_eq!(&*load_one(&text).stages[0].spec.exceptions[0].name, "default/e");
 }
 
 #[test]
@@ -397,18 +402,18 @@ fn labels_and_annotations_must_be_strings_as_in_an_api_server() {
             let text = format!(
                 "apiVersion: {version}\nkind: {kind}\nmetadata: {{ name: p, {metadata} }}\nspec: {{ {spec} }}\n"
             );
-            let found = mistakes(&text);
-            assert!(found.contains(expected), "{found}");
+            let message = mistakes(&text);
+            assert!(message.contains(expected), "{message}");
         }
     }
     // An API server reads a label or annotation without a value as an empty string, so null is accepted here.
-    let text = of_pods("ValidatingPolicy", "validations: [{ expression: \"true\" }]");
-    one(&text.replace("name: p,", "name: p, annotations: { mine: },"));
+    let text = pod_policy("ValidatingPolicy", "validations: [{ expression: \"true\" }]");
+    load_one(&text.replace("name: p,", "name: p, annotations: { mine: },"));
 }
 
 #[test]
 fn an_exception_with_images_or_values_allows_them() {
-    let chain = one(&with_exception(
+    let chain = load_one(&with_exception(
         "ValidatingPolicy",
         "  images: [nginx]\n  allowedValues: [a]\n",
     ));
@@ -439,12 +444,12 @@ fn mistakes_in_exceptions_are_reported() {
             "spec.matchConditions: the conditions of an exception see nothing",
         ),
     ] {
-        let found = mistakes(&with_exception("ValidatingPolicy", spec));
-        assert!(found.contains(expected), "{found}");
+        let message = mistakes(&with_exception("ValidatingPolicy", spec));
+        assert!(message.contains(expected), "{message}");
     }
-    let found = mistakes(&with_exception("ValidatingPolicy", "").replace("name: p, kind", "name: q, kind"));
+    let message = mistakes(&with_exception("ValidatingPolicy", "").replace("name: p, kind", "name: q, kind"));
     assert!(
-        found.contains("spec.policyRefs[0]: there is no ValidatingPolicy \"q\"; add its document"),
-        "{found}"
+        message.contains("spec.policyRefs[0]: there is no ValidatingPolicy \"q\"; add its document"),
+        "{message}"
     );
 }

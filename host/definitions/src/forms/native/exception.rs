@@ -81,19 +81,19 @@ pub(crate) fn read(root: &Node<'_>) -> Option<ExceptionDefinition> {
 
 fn read_requests(spec: &mut Fields<'_>, exception: &mut Exception) {
     let fix = "say which requests are excepted, or remove `rules` for all of the stages";
-    let read = |node: &Node<'_>| Some(rules::read_native(node, fix, MatchPolicy::default()));
-    exception.rules = spec.get_or_default("rules", read);
+    let read_rules = |node: &Node<'_>| Some(rules::read_native(node, fix, MatchPolicy::default()));
+    exception.rules = spec.get_or_default("rules", read_rules);
     for (field, globs) in [
         ("namespaces", &mut exception.namespaces),
         ("names", &mut exception.names),
         ("users", &mut exception.users),
         ("groups", &mut exception.groups),
     ] {
-        let read = |node: &Node<'_>| {
-            let read = |node: &Node<'_>| node.text().map(NameGlob::new);
-            node.filled_list_of("list one, or remove the field for all", read)
+        let read_globs = |node: &Node<'_>| {
+            let read_glob = |node: &Node<'_>| node.text().map(NameGlob::new);
+            node.filled_list_of("list one, or remove the field for all", read_glob)
         };
-        *globs = spec.get_or_default(field, read);
+        *globs = spec.get_or_default(field, read_globs);
     }
     exception.match_conditions = conditions::read(spec);
 }
@@ -104,20 +104,20 @@ fn read_stage(node: &Node<'_>) -> Option<(StageId, ValueLocation)> {
 
 /// Reads when an exception ends: a time, or the last day (in UTC) on which it applies.
 pub(crate) fn read_end(node: &Node<'_>) -> Option<Moment> {
-    let read = |text: &str| {
+    let parse_end = |text: &str| {
         let is_day = text.len() == "2027-01-31".len();
-        let (text, more) = if is_day {
+        let (text, extension) = if is_day {
             (format!("{text}T00:00:00Z"), Duration::DAY)
         } else {
             (text.to_owned(), Duration::ZERO)
         };
         let start = OffsetDateTime::parse(&text, &Rfc3339).ok()?;
-        let end = start.checked_add(more)?.checked_to_offset(UtcOffset::UTC)?;
+        let end = start.checked_add(extension)?.checked_to_offset(UtcOffset::UTC)?;
         // An end before 1970 is refused, because such times cannot be formatted.
         (end >= OffsetDateTime::UNIX_EPOCH).then(|| Moment(end.into()))
     };
     let text = node.text()?;
-    let end = read(text);
+    let end = parse_end(text);
     if end.is_none() {
         let message = format!("{text} is not a day or a moment", text = quoted(text));
         node.wrong(message, "write `2027-01-31`, or `2027-01-31T12:00:00Z`");
@@ -132,7 +132,7 @@ impl ExceptionDefinition {
         } in chains
         {
             for stage in stages {
-                if self.stages.iter().any(|id| names(id, *phase, name, stage)) {
+                if self.stages.iter().any(|id| identifies(id, *phase, name, stage)) {
                     stage.spec.exceptions.push(self.exception.clone());
                 }
             }
@@ -144,12 +144,12 @@ impl ExceptionDefinition {
         let is_known = |id: &StageId| {
             let has_stage = |chain: &ChainDefinition| {
                 let mut stages = chain.stages.iter();
-                stages.any(|stage| names(id, chain.phase, &chain.name, stage))
+                stages.any(|stage| identifies(id, chain.phase, &chain.name, stage))
             };
             chains.iter().any(has_stage)
         };
-        let named = self.stages.iter().zip(&self.stage_locations);
-        named
+        let located_stages = self.stages.iter().zip(&self.stage_locations);
+        located_stages
             .filter(|(id, _)| !is_known(id))
             .map(|(id, location)| {
                 let message = match id.stage.as_str() {
@@ -193,9 +193,9 @@ fn addresses(chain: &ChainDefinition, id: &StageId) -> Vec<String> {
     }
 }
 
-fn names(id: &StageId, phase: Phase, chain: &str, stage: &StageDefinition) -> bool {
+fn identifies(id: &StageId, phase: Phase, chain: &str, stage: &StageDefinition) -> bool {
     match id.stage.as_str() {
-        ALL => id.phase.is_none_or(|own| own == phase) && id.chain == chain,
+        ALL => id.phase.is_none_or(|id_phase| id_phase == phase) && id.chain == chain,
         _ => id.is(phase, chain, &stage.spec.name),
     }
 }

@@ -253,14 +253,14 @@ fn omitted_phases_and_policies_have_defaults() {
             panic!("{text}");
         };
         assert_eq!(stage.spec.rules, chain.rules, "{text}");
-        let found = format!(
+        let summary = format!(
             "{} {} {} {}",
             chain.phase,
             chain.rules.first().unwrap().match_policy.as_str(),
             stage.spec.side_effects.as_str(),
             stage.spec.reinvocation.as_str()
         );
-        assert_eq!(found, expected, "{text}");
+        assert_eq!(summary, expected, "{text}");
     }
 }
 
@@ -308,11 +308,11 @@ fn a_plugin_is_read_with_its_defaults() {
         let Some(plugin) = stage.hook.get::<PluginDefinition>() else {
             panic!("{text}");
         };
-        let found = format!(
+        let summary = format!(
             "{} {:?} {} {:?}",
             plugin.source, plugin.digest, plugin.settings, plugin.memory
         );
-        assert_eq!(found, expected, "{text}");
+        assert_eq!(summary, expected, "{text}");
     }
 }
 
@@ -380,8 +380,8 @@ fn a_webhook_is_read_with_its_defaults() {
             "{{ name: a, webhook: {{ {} }} }}",
             text.replace("BUNDLE", &bundle)
         );
-        let read = read_stage(&stage).unwrap();
-        let webhook: &WebhookDefinition = read.hook.get().unwrap();
+        let stage_definition = read_stage(&stage).unwrap();
+        let webhook: &WebhookDefinition = stage_definition.hook.get().unwrap();
         assert_eq!(webhook.protocol, protocol, "{text}");
         assert_eq!(webhook.target, target, "{text}");
         assert_eq!(
@@ -400,8 +400,8 @@ fn a_ca_bundle_may_have_line_breaks() {
         "name: a\n      webhook:\n        protocol: BcsResource\n        url: https://h.example\n        \
          caBundle: |\n          {first}\n          {second}\n"
     );
-    let read = read_stage(&stage).unwrap();
-    let webhook: &WebhookDefinition = read.hook.get().unwrap();
+    let stage_definition = read_stage(&stage).unwrap();
+    let webhook: &WebhookDefinition = stage_definition.hook.get().unwrap();
     assert_eq!(webhook.ca_bundle.as_ref().unwrap().len(), 1);
 }
 

@@ -14,7 +14,7 @@ const CANARY: &str = "apps.kruise.io/sidecarset-canary";
 const BASE: &str = "apps.kruise.io/sidecarset-base";
 
 /// Annotations that OpenKruise itself writes when it updates Pods in place. This program ignores them without warning.
-const WRITTEN: [&str; 2] = [
+const UPDATE_ANNOTATIONS: [&str; 2] = [
     "kruise.io/sidecarset-hash",
     "kruise.io/sidecarset-hash-without-image",
 ];
@@ -31,7 +31,11 @@ pub(super) struct Canary {
 /// Reads the canary that a SidecarSet's annotations define. Warns about annotations without an effect.
 pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>) -> Option<Canary> {
     let annotations = super::field(metadata, "annotations")?.children();
-    let find = |key: &str| annotations.iter().find(|(found, _)| *found == Some(key));
+    let find = |key: &str| {
+        annotations
+            .iter()
+            .find(|(annotation_key, _)| *annotation_key == Some(key))
+    };
     let base = find(BASE)
         .filter(|_| find(CANARY).is_some_and(|(_, value)| value.json() == "true"))
         .and_then(|(_, node)| Some((node, node.json().as_str()?.to_owned())));
@@ -47,7 +51,7 @@ pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>)
             continue;
         };
         let has_effect = canary.is_some() && [CANARY, BASE].contains(&key);
-        if !has_effect && !WRITTEN.contains(&key) {
+        if !has_effect && !UPDATE_ANNOTATIONS.contains(&key) {
             let message = format!("the annotation {key} has no effect here");
             let fix = match key {
                 CANARY | BASE => "write both annotations of a canary, or remove it",

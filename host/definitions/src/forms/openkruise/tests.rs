@@ -3,7 +3,7 @@ use serde_json::json;
 
 use crate::{ChainDefinition, PluginDefinition, load_text, setting_location};
 
-const WHOLE: &str = "apiVersion: apps.kruise.io/v1alpha1
+const FULL_SET: &str = "apiVersion: apps.kruise.io/v1alpha1
 kind: SidecarSet
 metadata:
   name: logs
@@ -25,7 +25,7 @@ spec:
 status: { matchedPods: 1 }
 ";
 
-fn one(text: &str) -> ChainDefinition {
+fn load_one(text: &str) -> ChainDefinition {
     let chains = load_text("sets.yaml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [chain] = chains.try_into().unwrap();
     chain
@@ -33,7 +33,7 @@ fn one(text: &str) -> ChainDefinition {
 
 #[test]
 fn a_sidecar_set_is_a_chain_of_one_stage() {
-    let chain = one(WHOLE);
+    let chain = load_one(FULL_SET);
     assert_eq!(
         (chain.name.as_str(), chain.phase),
         ("kruise-sidecarset-logs", Phase::Mutating)
@@ -89,53 +89,55 @@ fn a_sidecar_set_is_a_chain_of_one_stage() {
         (18, "spec.updateStrategy", "Pods that exist are not updated"),
     ];
     assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
-    for ((line, path, message), (expected_line, expected_path, says)) in warnings.iter().zip(expected) {
+    for ((line, path, message), (expected_line, expected_path, expected_text)) in
+        warnings.iter().zip(expected)
+    {
         assert_eq!((*line, path.as_str()), (expected_line, expected_path));
-        assert!(message.contains(says), "{message}");
+        assert!(message.contains(expected_text), "{message}");
     }
 }
 
 #[test]
 fn a_fully_supported_sidecar_set_causes_no_warning() {
-    let text = WHOLE
+    let text = FULL_SET
         .replace("type: RollingUpdate, maxUnavailable: 1", "type: NotUpdate")
         .replace("HotUpgrade,", "ColdUpgrade,")
         .replace("revision: { customVersion: v1 }", "paused: false");
-    assert_eq!(one(&text).warnings(), []);
+    assert_eq!(load_one(&text).warnings(), []);
     let text = text.replace("  updateStrategy: { type: NotUpdate }\n", "");
-    assert_eq!(one(&text).warnings().len(), 1);
+    assert_eq!(load_one(&text).warnings().len(), 1);
 }
 
 #[test]
 fn a_paused_sidecar_set_injects_nothing() {
-    let text = WHOLE.replace("revision: { customVersion: v1 }", "paused: true");
-    assert!(one(&text).stages.is_empty());
+    let text = FULL_SET.replace("revision: { customVersion: v1 }", "paused: true");
+    assert!(load_one(&text).stages.is_empty());
 }
 
 #[test]
 fn a_sidecar_set_selects_a_namespace_by_name() {
     let selector = "namespaceSelector: { matchLabels: { tier: front } }";
-    let text = WHOLE.replace(selector, "namespace: shop");
-    let selected = one(&text).stages[0].spec.namespace_selector.clone();
+    let text = FULL_SET.replace(selector, "namespace: shop");
+    let selected = load_one(&text).stages[0].spec.namespace_selector.clone();
     assert_eq!(selected, Some(NamespaceSelector::In(vec!["shop".to_owned()])));
 }
 
 /// `v1beta1` has `specificNamespace` in OpenKruise 1.8 (apis/apps/v1beta1/sidecarset_types.go), not in later releases.
 #[test]
 fn both_versions_of_a_sidecar_set_have_the_same_meaning() {
-    let first = one(WHOLE);
-    let second = WHOLE.replace("v1alpha1", "v1beta1");
+    let first = load_one(FULL_SET);
+    let second = FULL_SET.replace("v1alpha1", "v1beta1");
     let selector = "namespaceSelector: { matchLabels: { tier: front } }";
     let specific = format!("specificNamespace: {{ {selector} }}\n  customVersion: v1");
     for text in [second.clone(), second.replace(selector, &specific)] {
-        let (one, other) = (&first.stages[0], &one(&text).stages[0]);
+        let (one, other) = (&first.stages[0], &load_one(&text).stages[0]);
         assert_eq!((&one.spec, &one.hook), (&other.spec, &other.hook), "{text}");
     }
 }
 
 #[test]
 fn mistakes_in_a_sidecar_set_are_reported() {
-    for (from, to, line, path, says) in [
+    for (from, to, line, path, expected_text) in [
         (
             "v1alpha1",
             "v1",
@@ -186,17 +188,17 @@ fn mistakes_in_a_sidecar_set_are_reported() {
             "did you mean `revisionHistoryLimit`?",
         ),
     ] {
-        let text = WHOLE.replacen(from, to, 1);
-        assert_ne!(text, WHOLE);
+        let text = FULL_SET.replacen(from, to, 1);
+        assert_ne!(text, FULL_SET);
         let mistakes = load_text("sets.yaml", &text).unwrap_err();
         let mistake = mistakes
             .iter()
             .find(|mistake| mistake.path == path)
             .unwrap_or_else(|| panic!("{path} of {mistakes}"));
         assert_eq!(mistake.location.line, line, "{mistake}");
-        assert!(mistake.to_string().contains(says), "{mistake}");
+        assert!(mistake.to_string().contains(expected_text), "{mistake}");
     }
-    let twice = format!("{WHOLE}---\n{WHOLE}");
+    let twice = format!("{FULL_SET}---\n{FULL_SET}");
     let mistakes = load_text("sets.yaml", &twice).unwrap_err().to_string();
     assert!(mistakes.contains("is also the name of the chain"), "{mistakes}");
 }
@@ -205,7 +207,7 @@ fn mistakes_in_a_sidecar_set_are_reported() {
 fn a_mistake_that_the_plugin_reports_is_located_in_the_sidecar_set() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sets.yaml");
-    std::fs::write(&file, WHOLE).unwrap();
+    std::fs::write(&file, FULL_SET).unwrap();
     let chains = crate::load(&[file]).unwrap();
     let stage = &chains[0].stages[0].location;
     let location = setting_location(stage, false, "/sidecarSet/containers/0/podInjectPolicy", None).unwrap();
@@ -240,7 +242,7 @@ fn a_sidecar_set_is_not_injected_into_pods_that_its_canary_selects() {
     let [base, rest @ ..] = chains.as_slice() else {
         panic!("{chains:?}");
     };
-    let others: Vec<_> = base.stages[0]
+    let canaries: Vec<_> = base.stages[0]
         .spec
         .yields_to
         .iter()
@@ -257,7 +259,7 @@ fn a_sidecar_set_is_not_injected_into_pods_that_its_canary_selects() {
         ("kruise-sidecarset-second", "app in (c)", "tier in (second)"),
     ]
     .map(|(chain, objects, namespaces)| (chain, objects.to_owned(), namespaces.to_owned()));
-    assert_eq!(others, expected);
+    assert_eq!(canaries, expected);
     let specs = rest
         .iter()
         .flat_map(|chain| &chain.stages)
@@ -270,7 +272,7 @@ fn a_sidecar_set_is_not_injected_into_pods_that_its_canary_selects() {
 fn a_canary_sidecar_set_that_openkruise_refuses_is_a_mistake() {
     let base = set("base", "", "a");
     let canary = set("canary", &canary_of("base"), "a");
-    for (text, says) in [
+    for (text, expected_text) in [
         (
             set("base", &canary_of("base"), "a"),
             "a canary cannot be its own base",
@@ -291,14 +293,14 @@ fn a_canary_sidecar_set_that_openkruise_refuses_is_a_mistake() {
         let [mistake] = mistakes.iter().collect::<Vec<_>>()[..] else {
             panic!("{mistakes}");
         };
-        assert!(mistake.to_string().contains(says), "{mistake}");
+        assert!(mistake.to_string().contains(expected_text), "{mistake}");
         assert!(mistake.path.ends_with("sidecarset-base\"]"), "{mistake}");
     }
 }
 
 #[test]
 fn annotations_without_an_effect_cause_warnings() {
-    for (annotations, says) in [
+    for (annotations, expected_text) in [
         (
             "kruise.io/sidecarset-hash: a, kruise.io/sidecarset-hash-without-image: b",
             None,
@@ -325,10 +327,10 @@ fn annotations_without_an_effect_cause_warnings() {
             Some("the annotation kruise.io/other has no effect here"),
         ),
     ] {
-        let warnings = one(&set("a", annotations, "a")).warnings();
-        match (warnings.as_slice(), says) {
+        let warnings = load_one(&set("a", annotations, "a")).warnings();
+        match (warnings.as_slice(), expected_text) {
             ([], None) => {}
-            ([warning], Some(says)) => assert!(warning.to_string().contains(says), "{warning}"),
+            ([warning], Some(text)) => assert!(warning.to_string().contains(text), "{warning}"),
             _ => panic!("{annotations}: {warnings:?}"),
         }
     }

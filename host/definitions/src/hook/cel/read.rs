@@ -16,11 +16,11 @@ use crate::{
 };
 
 /// The maximum number of entries in each list of expressions.
-const MOST: usize = 64;
+const ENTRY_COUNT_MAX: usize = 64;
 
 struct ExpressionReader<'r> {
     compiler: PolicyCompiler,
-    written: Vec<WrittenExpression>,
+    expressions: Vec<WrittenExpression>,
     /// A function that rewrites the text of each expression before it is compiled. Only Kyverno's policies have one.
     rewrite: Option<&'r ExpressionRewrite<'r>>,
 }
@@ -33,7 +33,7 @@ impl ExpressionReader<'_> {
     fn new(compiler: PolicyCompiler) -> Self {
         Self {
             compiler,
-            written: Vec::new(),
+            expressions: Vec::new(),
             rewrite: None,
         }
     }
@@ -45,14 +45,14 @@ impl ExpressionReader<'_> {
             None => self.compiler.compile(role, text),
         };
         let compiled = node.accept(compiled)?;
-        self.written.push(WrittenExpression::new(node, role, text));
+        self.expressions.push(WrittenExpression::new(node, role, text));
         Some(compiled)
     }
 }
 
 pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
     let mut fields = node.object()?;
-    let before = node.mistake_count();
+    let mistakes_before = node.mistake_count();
     if fields.has("validations") && fields.has("mutations") {
         node.wrong("it has validations and mutations", "make two stages");
     }
@@ -62,14 +62,15 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
         let message = "a stage of a validating chain may only allow or deny";
         mutations.wrong(message, "move the stage to a mutating chain");
     }
-    let (policy, written) = read_expressions(&mut fields, PolicyCompiler::new(false), Vec::new());
-    if node.mistake_count() == before && policy.validations.is_empty() && policy.mutations.is_empty() {
+    let (policy, expressions) = read_expressions(&mut fields, PolicyCompiler::new(false), Vec::new());
+    if node.mistake_count() == mistakes_before && policy.validations.is_empty() && policy.mutations.is_empty()
+    {
         node.wrong("it evaluates nothing", "write `validations` or `mutations`");
     }
     Some(CelDefinition {
         policy: Arc::new(policy),
         binding: Binding::default(),
-        written: written.into(),
+        expressions: expressions.into(),
     })
 }
 
@@ -191,7 +192,7 @@ const RESERVED: [&str; 21] = [
 
 /// Reads the expressions of a Gatekeeper template. They may use two variables, which Gatekeeper defines.
 pub(crate) fn read_template(fields: &mut Fields<'_>) -> CompiledPolicy {
-    const GIVEN: [(&str, &str); 2] = [
+    const PREDEFINED_VARIABLES: [(&str, &str); 2] = [
         (
             "anyObject",
             "has(request.operation) && request.operation == 'DELETE' && object == null ? oldObject : object",
@@ -204,7 +205,7 @@ pub(crate) fn read_template(fields: &mut Fields<'_>) -> CompiledPolicy {
     let mut compiler = PolicyCompiler::new(true);
     let compile = |name: &str, text: &str| compiler.condition(name, text);
     let conditions = conditions::read_with(&entries(fields, "matchConditions"), compile);
-    for (name, text) in GIVEN {
+    for (name, text) in PREDEFINED_VARIABLES {
         if let Some(value) = fields.node().accept(compiler.compile(Role::Variable, text)) {
             compiler.define(name, value);
         }
@@ -233,19 +234,27 @@ fn read_results(
     mut reading: ExpressionReader<'_>,
     conditions: Vec<MatchCondition>,
 ) -> (CompiledPolicy, Vec<WrittenExpression>) {
-    let read = |entry: &Node<'_>| read_validation(entry, &mut reading);
-    let validations = entries(fields, "validations").iter().filter_map(read).collect();
+    let read_validation_entry = |entry: &Node<'_>| read_validation(entry, &mut reading);
+    let validations = entries(fields, "validations")
+        .iter()
+        .filter_map(read_validation_entry)
+        .collect();
     let annotations = entries(fields, "auditAnnotations");
-    let mut seen = HashMap::new();
-    let read = |entry: &Node<'_>| read_annotation(entry, &mut reading, &mut seen);
-    let annotations = annotations.iter().filter_map(read).collect();
-    let read = |entry: &Node<'_>| read_mutation(entry, &mut reading);
-    let mutations = entries(fields, "mutations").iter().filter_map(read).collect();
+    let mut key_lines = HashMap::new();
+    let read_annotation_entry = |entry: &Node<'_>| read_annotation(entry, &mut reading, &mut key_lines);
+    let annotations = annotations.iter().filter_map(read_annotation_entry).collect();
+    let read_mutation_entry = |entry: &Node<'_>| read_mutation(entry, &mut reading);
+    let mutations = entries(fields, "mutations")
+        .iter()
+        .filter_map(read_mutation_entry)
+        .collect();
     let ExpressionReader {
-        compiler, written, ..
+        compiler,
+        expressions,
+        ..
     } = reading;
     let policy = compiler.finish(conditions, validations, annotations, mutations);
-    (policy, written)
+    (policy, expressions)
 }
 
 fn entries<'a>(fields: &mut Fields<'a>, name: &'static str) -> Vec<Node<'a>> {
@@ -253,9 +262,9 @@ fn entries<'a>(fields: &mut Fields<'a>, name: &'static str) -> Vec<Node<'a>> {
         return Vec::new();
     };
     let entries = node.list().unwrap_or_default();
-    if entries.len() > MOST {
+    if entries.len() > ENTRY_COUNT_MAX {
         let message = format!("there are {} entries", entries.len());
-        node.wrong(message, format!("write {MOST} at most"));
+        node.wrong(message, format!("write {ENTRY_COUNT_MAX} at most"));
     }
     entries
 }
@@ -277,8 +286,8 @@ fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader<'_>) {
         .and_then(|node| reading.compile(&node, Role::Variable));
     if let (Some(name), Some(expression)) = (name, expression) {
         reading.compiler.define(&name, expression);
-        if let Some(written) = reading.written.last_mut() {
-            written.variable = Some(name);
+        if let Some(last_expression) = reading.expressions.last_mut() {
+            last_expression.variable = Some(name);
         }
     }
 }
@@ -320,13 +329,13 @@ fn read_validation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Optio
 fn read_annotation(
     node: &Node<'_>,
     reading: &mut ExpressionReader<'_>,
-    seen: &mut HashMap<String, u32>,
+    key_lines: &mut HashMap<String, u32>,
 ) -> Option<(String, PolicyExpression)> {
     let mut fields = node.object()?;
     let key = fields.required("key", "name the annotation").and_then(|node| {
         node.parse_with(names::label_key)?;
         let key = node.text()?;
-        if let Some(line) = seen.insert(key.to_owned(), node.location().line) {
+        if let Some(line) = key_lines.insert(key.to_owned(), node.location().line) {
             let message = format!("{} is also the key of the annotation on line {line}", quoted(key));
             node.wrong(message, "give each annotation its own key");
         }
@@ -347,18 +356,18 @@ fn read_mutation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Option<
         ("JSONPatch", ("jsonPatch", Role::JsonPatch)),
     ];
     let mut fields = node.object()?;
-    let read = readers::one_of("patch type", &PATCHES);
+    let read_patch_type = readers::one_of("patch type", &PATCHES);
     let fix = "write ApplyConfiguration or JSONPatch";
-    let wanted = fields.get_required("patchType", fix, read);
+    let patch_type = fields.get_required("patchType", fix, read_patch_type);
     let present = fields.present(&["applyConfiguration", "jsonPatch"]);
-    let (wanted, role) = wanted?;
-    if let Some((other, node)) = present.iter().find(|(field, _)| *field != wanted) {
-        let fix = format!("write it in `{wanted}`, or correct `patchType`");
+    let (field_name, role) = patch_type?;
+    if let Some((other, node)) = present.iter().find(|(field, _)| *field != field_name) {
+        let fix = format!("write it in `{field_name}`, or correct `patchType`");
         return node.reject(format!("`{other}` does not fit the patch type"), fix);
     }
     let Some((_, patch)) = present.into_iter().next() else {
-        let fix = format!("write `{wanted}: {{ expression: ... }}`");
-        return node.reject(format!("`{wanted}` is missing"), fix);
+        let fix = format!("write `{field_name}: {{ expression: ... }}`");
+        return node.reject(format!("`{field_name}` is missing"), fix);
     };
     let mut fields = patch.object()?;
     let fix = match role {

@@ -20,7 +20,7 @@ fn kubewarden(kind: &str, spec: &str) -> String {
     )
 }
 
-fn one(text: &str) -> ChainDefinition {
+fn load_one(text: &str) -> ChainDefinition {
     let chains = load_text("groups.yaml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [chain] = chains.try_into().unwrap();
     chain
@@ -44,7 +44,7 @@ const NATIVE: &str = "        \
 
 #[test]
 fn a_group_in_a_native_stage_has_members_and_an_expression() {
-    let chain = one(&native(NATIVE));
+    let chain = load_one(&native(NATIVE));
     let definition = group(&chain);
     assert_eq!(definition.expression.text(), "signed() || internal()");
     assert_eq!(
@@ -176,7 +176,7 @@ fn a_policy_group_of_kubewarden_becomes_one_stage() {
         ("ClusterAdmissionPolicyGroup", "clusterwide-group-trusted"),
         ("AdmissionPolicyGroup", "namespaced-group-shop-trusted"),
     ] {
-        let chain = one(&kubewarden(
+        let chain = load_one(&kubewarden(
             kind,
             &format!("{POLICIES}  mode: monitor\n  timeoutSeconds: 12\n"),
         ));
@@ -242,7 +242,7 @@ fn mistakes_in_a_policy_group_are_reported() {
         assert!(mistakes.contains(says), "{says}\n{mistakes}");
     }
     // Kubewarden accepts a group whose expression leaves out one of its policies, so this is only a warning.
-    let chain = one(&document(&POLICIES.replace(" && !reject_latest_tag()", "")));
+    let chain = load_one(&document(&POLICIES.replace(" && !reject_latest_tag()", "")));
     let [warning] = &*chain.warnings else {
         panic!("{:?}", chain.warnings)
     };

@@ -11,21 +11,21 @@ use crate::{
 };
 
 /// Returns the location of the setting at this JSON Pointer. `stage` is the location of a stage or of a group's member;
-/// `of_candidate` selects the candidate of the stage. If the setting is missing, returns the location of the innermost
+/// `is_candidate` selects the candidate of the stage. If the setting is missing, returns the location of the innermost
 /// value on the way to it. Returns `None` if the file has changed since it was read.
 ///
 /// If the setting is a text of several lines, `line` is the line of the mistake in it, counted from 1.
 pub fn setting_location(
     stage: &Location,
-    of_candidate: bool,
+    is_candidate: bool,
     pointer: &str,
     line: Option<u32>,
 ) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
     // A candidate without `settings` inherits those of the stage's plugin, so the setting is searched there.
-    let own = of_candidate.then(|| stage.child("candidate")?.child("settings"));
-    let settings = own
+    let candidate_settings = is_candidate.then(|| stage.child("candidate")?.child("settings"));
+    let settings = candidate_settings
         .flatten()
         .or_else(|| stage.child("plugin")?.child("settings"))
         // A policy of Kubewarden has `settings` directly in its `spec`, not inside `plugin`.
@@ -64,11 +64,11 @@ pub fn setting_location(
 
 /// Returns the location of the module reference in the stage that begins at `stage`. Returns `None` if the file no
 /// longer contains it.
-pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location> {
+pub fn module_location(stage: &Location, is_candidate: bool) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
-    let source = |of: &str| stage.child(of)?.child("source");
-    let candidate = if of_candidate { source("candidate") } else { None };
+    let source = |field: &str| stage.child(field)?.child("source");
+    let candidate = if is_candidate { source("candidate") } else { None };
     let module = candidate
         .or_else(|| source("plugin"))
         .or_else(|| stage.child("spec")?.child("module"))
@@ -80,8 +80,8 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
 }
 
 fn stage_at<'a>(documents: &'a [document::Document], location: &Location) -> Option<Node<'a>> {
-    let mut found = documents
+    let mut nodes = documents
         .iter()
         .filter_map(|document| document.root_ignoring_mistakes().object_at(location));
-    found.next()
+    nodes.next()
 }

@@ -21,29 +21,29 @@ const REFRESH: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::fr
 
 pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
     let mut fields = node.object()?;
-    let written = PluginFields::read(&mut fields);
-    written.without_defaults()
+    let plugin_fields = PluginFields::read(&mut fields);
+    plugin_fields.without_defaults()
 }
 
 pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<Duration>)> {
     let mut fields = node.object()?;
-    let written = PluginFields::read(&mut fields);
+    let plugin_fields = PluginFields::read(&mut fields);
     let timeout = fields.get_optional("timeout", native::read_timeout);
-    Some((written.without_defaults()?, timeout))
+    Some((plugin_fields.without_defaults()?, timeout))
 }
 
-/// Reads the field `clientConfig` or the field `plugin` of a hook, which must have exactly one of them. `what` is the
+/// Reads the field `clientConfig` or the field `plugin` of a hook, which must have exactly one of them. `noun` is the
 /// word for the hook in messages, for example `webhook`.
 pub(crate) fn read_in_place_of_client<'a>(
     fields: &mut Fields<'a>,
-    what: &str,
+    noun: &str,
     read_client: impl Fn(&Node<'a>) -> Option<WebhookDefinition>,
 ) -> Option<HookDefinition> {
     match (fields.optional("clientConfig"), fields.optional("plugin")) {
         (Some(node), None) => read_client(&node).map(HookDefinition::from),
         (None, Some(node)) => read(&node).map(HookDefinition::from),
         (None, None) => {
-            let fix = format!("write where the {what} is, or `plugin` in its place");
+            let fix = format!("write where the {noun} is, or `plugin` in its place");
             fields.required("clientConfig", &fix);
             None
         }
@@ -51,10 +51,10 @@ pub(crate) fn read_in_place_of_client<'a>(
             // A `clientConfig` and a `plugin` exclude each other. Both are read anyway, to report the mistakes in each.
             read_client(&client);
             read(&plugin);
-            let fix = format!("keep one of them, or make two {what}s");
+            let fix = format!("keep one of them, or make two {noun}s");
             fields
                 .node()
-                .reject(format!("the {what} has a clientConfig and a plugin"), fix)
+                .reject(format!("the {noun} has a clientConfig and a plugin"), fix)
         }
     }
 }
@@ -67,14 +67,14 @@ pub(crate) fn read_candidate(
     if fields.has("plugin") {
         let stage = fields.node().clone();
         let mut fields = node.object()?;
-        let written = PluginFields::read(&mut fields);
+        let plugin_fields = PluginFields::read(&mut fields);
         let share = fields.get("share", Share::default(), read_share);
         let rollout = fields
             .optional("rollout")
             .and_then(|rollout| rollout::read(&rollout, &stage));
         let plugin = PluginDefinition {
-            source: written.source.clone()?,
-            ..written.with_defaults(hook?.get()?)
+            source: plugin_fields.source.clone()?,
+            ..plugin_fields.with_defaults(hook?.get()?)
         };
         return Some(CandidateDefinition {
             plugin,

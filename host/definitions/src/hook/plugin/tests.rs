@@ -169,7 +169,7 @@ fn mistakes_in_candidates_are_reported_with_their_locations() {
     ];
     for (written, expected) in table {
         for (document, line, path) in forms(&format!("plugin: {{ source: file:a.wasm }}\n    {written}")) {
-            let found = load_text("f", &document).unwrap_err().to_string();
+            let message = load_text("f", &document).unwrap_err().to_string();
             let shift = if path.starts_with("spec.admission") { 2 } else { 0 };
             let expected: Vec<String> = expected
                 .lines()
@@ -182,7 +182,7 @@ fn mistakes_in_candidates_are_reported_with_their_locations() {
                     format!("f:{}:{column}: {path}.{rest}", line + 1)
                 })
                 .collect();
-            assert_eq!(found, expected.join("\n"), "{document}");
+            assert_eq!(message, expected.join("\n"), "{document}");
         }
     }
 }
@@ -214,7 +214,7 @@ fn a_candidate_of_a_webhook_is_a_mistake() {
 
 #[test]
 fn only_module_sources_that_can_change_are_resolved_again() {
-    let read = |plugin: &str| {
+    let refresh_seconds = |plugin: &str| {
         let [(document, ..), ..] = forms(&format!("plugin: {{ {plugin} }}"));
         match load_text("f", &document) {
             Ok(chains) => {
@@ -237,7 +237,7 @@ fn only_module_sources_that_can_change_are_resolved_again() {
             Some(300),
         ),
     ] {
-        assert_eq!(read(&plugin), Ok(expected), "{plugin}");
+        assert_eq!(refresh_seconds(&plugin), Ok(expected), "{plugin}");
     }
     let pinned = "pins the module, so there is nothing to refresh; remove it, or";
     for (plugin, expected) in [
@@ -271,8 +271,8 @@ fn only_module_sources_that_can_change_are_resolved_again() {
             format!("`@sha256:` in the source {pinned} `@sha256:` and the digits after it"),
         ),
     ] {
-        let found = read(&plugin).unwrap_err();
-        let (_, message) = found.split_once(": refresh: ").unwrap();
+        let mistake = refresh_seconds(&plugin).unwrap_err();
+        let (_, message) = mistake.split_once(": refresh: ").unwrap();
         assert_eq!(message, expected, "{plugin}");
     }
 }

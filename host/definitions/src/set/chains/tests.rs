@@ -60,8 +60,8 @@ fn definitions_are_loaded_from_directories_and_files() {
     };
     assert_eq!(plugin.source, crate::ModuleReference::File(path("s.wasm")));
 
-    let named = load(&[path("2.yaml"), directory.path().to_owned(), path("other.txt")]).unwrap();
-    assert_eq!(names(&named), ["a", "b", "c", "d", "m/x"]);
+    let chains = load(&[path("2.yaml"), directory.path().to_owned(), path("other.txt")]).unwrap();
+    assert_eq!(names(&chains), ["a", "b", "c", "d", "m/x"]);
     assert_eq!(load(&[]).unwrap(), []);
 }
 
@@ -73,12 +73,12 @@ fn mistakes_of_all_files_are_reported_together() {
     fs::write(path("b.yaml"), chain("same")).unwrap();
     fs::write(path("c.yaml"), format!("\n{}", chain("same"))).unwrap();
     fs::write(path("d.json"), "{").unwrap();
-    let found = load(&[directory.path().to_owned(), path("absent.yaml")])
+    let message = load(&[directory.path().to_owned(), path("absent.yaml")])
         .unwrap_err()
         .to_string();
-    let place = format!("{}/", directory.path().display());
+    let directory_prefix = format!("{}/", directory.path().display());
     assert_eq!(
-        found.replace(&place, ""),
+        message.replace(&directory_prefix, ""),
         "a.yaml:3:19: metadata.name: \"A\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit\n\
          absent.yaml: the file cannot be read: No such file or directory (os error 2); correct the path; if the file was deleted, its definitions are removed with its entry in `definitions` of the configuration\n\
          c.yaml:2:1: metadata.name: \"same\" is also the name of the chain in b.yaml:1:1; give each chain its own name\n\
@@ -107,15 +107,15 @@ fn a_file_without_a_definition_is_a_mistake() {
         ),
     ];
     let mistakes = || {
-        let found = load(&[directory.path().to_owned()]).unwrap_err().to_string();
-        found.replace(&format!("{}/", directory.path().display()), "")
+        let message = load(&[directory.path().to_owned()]).unwrap_err().to_string();
+        message.replace(&format!("{}/", directory.path().display()), "")
     };
     for (name, content, expected) in table {
         fs::write(path(name), content).unwrap();
-        let found = mistakes();
+        let message = mistakes();
         assert!(
-            found.starts_with(name) && found.ends_with(expected),
-            "{content:?}: {found}"
+            message.starts_with(name) && message.ends_with(expected),
+            "{content:?}: {message}"
         );
         fs::remove_file(path(name)).unwrap();
     }
@@ -156,10 +156,10 @@ fn hooks(phase: &str, name: &str) -> String {
 }
 
 fn phases(chains: &[ChainDefinition]) -> Vec<(&str, &str)> {
-    let of = |chain: &ChainDefinition| chain.phase.as_str();
+    let phase = |chain: &ChainDefinition| chain.phase.as_str();
     chains
         .iter()
-        .map(|chain| (of(chain), chain.name.as_str()))
+        .map(|chain| (phase(chain), chain.name.as_str()))
         .collect()
 }
 
@@ -231,8 +231,8 @@ fn each_item_of_a_list_is_a_definition() {
         hooks("Mutating", "a"),
         hooks("Mutating", "a"),
     );
-    let found = load_text("f", &text).unwrap_err().to_string();
-    let (first, last) = found.split_once('\n').unwrap();
+    let message = load_text("f", &text).unwrap_err().to_string();
+    let (first, last) = message.split_once('\n').unwrap();
     assert_eq!(
         first,
         "f:5:3: items[1].metadata.name: \"a\" is also the name of the chain in f:4:3; give each chain its own name"
@@ -245,16 +245,16 @@ fn each_item_of_a_list_is_a_definition() {
 
 #[test]
 fn a_document_that_is_not_a_definition_is_a_mistake() {
-    let known = "write an AdmissionChain, NamespacedAdmissionChain or AdmissionException (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy, MutatingAdmissionPolicyBinding or ValidatingAdmissionPolicyBinding (admissionregistration.k8s.io/v1), a CustomResourceDefinition (apiextensions.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), a ConstraintTemplate (templates.gatekeeper.sh/v1), a constraint (constraints.gatekeeper.sh/v1beta1), a Config (config.gatekeeper.sh/v1alpha1), a SyncSet (syncset.gatekeeper.sh/v1alpha1), an ExpansionTemplate (expansion.gatekeeper.sh/v1beta1), an Assign, AssignImage, AssignMetadata or ModifySet (mutations.gatekeeper.sh/v1), a ValidatingPolicy, NamespacedValidatingPolicy, MutatingPolicy, NamespacedMutatingPolicy or PolicyException (policies.kyverno.io/v1), a SidecarSet (apps.kruise.io/v1beta1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
+    let known_kinds = "write an AdmissionChain, NamespacedAdmissionChain or AdmissionException (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy, MutatingAdmissionPolicyBinding or ValidatingAdmissionPolicyBinding (admissionregistration.k8s.io/v1), a CustomResourceDefinition (apiextensions.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), a ConstraintTemplate (templates.gatekeeper.sh/v1), a constraint (constraints.gatekeeper.sh/v1beta1), a Config (config.gatekeeper.sh/v1alpha1), a SyncSet (syncset.gatekeeper.sh/v1alpha1), an ExpansionTemplate (expansion.gatekeeper.sh/v1beta1), an Assign, AssignImage, AssignMetadata or ModifySet (mutations.gatekeeper.sh/v1), a ValidatingPolicy, NamespacedValidatingPolicy, MutatingPolicy, NamespacedMutatingPolicy or PolicyException (policies.kyverno.io/v1), a SidecarSet (apps.kruise.io/v1beta1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
     let table = [
-        ("a: 1", format!("f:1:1: kind: missing; {known}")),
+        ("a: 1", format!("f:1:1: kind: missing; {known_kinds}")),
         ("[]", "f:1:1: a list where an object is expected; write `field: value`".to_owned()),
         ("kind: 1", "f:1:7: kind: a number where a string is expected; put it in quotes: \"1\"".to_owned()),
-        ("apiVersion: v1\nkind: Pod", format!("f:2:7: kind: \"Pod\" of v1 is not known here; {known}")),
-        ("kind: Pod", format!("f:1:7: kind: \"Pod\" is not known here; {known}")),
+        ("apiVersion: v1\nkind: Pod", format!("f:2:7: kind: \"Pod\" of v1 is not known here; {known_kinds}")),
+        ("kind: Pod", format!("f:1:7: kind: \"Pod\" is not known here; {known_kinds}")),
         ("kind: AdmisionChain", "f:1:7: kind: \"AdmisionChain\" is not known here; did you mean AdmissionChain?".to_owned()),
         ("apiVersion: policies.kyverno.io/v1\nkind: ValidatngPolicy", "f:2:7: kind: \"ValidatngPolicy\" of policies.kyverno.io/v1 is not known here; did you mean ValidatingPolicy?".to_owned()),
-        ("apiVersion: v1\nkind: ConfigMap", format!("f:2:7: kind: \"ConfigMap\" of v1 is not known here; {known}")),
+        ("apiVersion: v1\nkind: ConfigMap", format!("f:2:7: kind: \"ConfigMap\" of v1 is not known here; {known_kinds}")),
         ("apiVersion: admission.k8s.io/v1\nkind: AdmissionReview", "f:2:7: kind: \"AdmissionReview\" of admission.k8s.io/v1 is not known here; it is a request, not a definition: `admittance run CHAINS REQUEST` and `admittance replay REQUESTS CHAINS` evaluate requests".to_owned()),
         ("dialect: { rest: {} }", "f:1:1: this is a configuration of `admittance serve`, not a definition; name it with `--config`, and definitions in this place".to_owned()),
         ("kind: AdmissionChain", "f:1:1: apiVersion is missing; write `apiVersion: admittance.dev/v1alpha1`".to_owned()),
@@ -269,8 +269,8 @@ fn a_document_that_is_not_a_definition_is_a_mistake() {
         ("apiVersion: v1\nkind: List\nitems: {}", "f:3:8: items: an object where a list is expected".to_owned()),
         ("apiVersion: v1\nkind: List\nitems: [ 1, { apiVersion: v1, kind: List }, {} ]", format!(
             "f:3:10: items[0]: a number where an object is expected; write `field: value`\n\
-             f:3:37: items[1].kind: \"List\" of v1 is not known here; {known}\n\
-             f:3:45: items[2].kind: missing; {known}"
+             f:3:37: items[1].kind: \"List\" of v1 is not known here; {known_kinds}\n\
+             f:3:45: items[2].kind: missing; {known_kinds}"
         )),
     ];
     for (text, expected) in table {

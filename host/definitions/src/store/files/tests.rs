@@ -60,13 +60,13 @@ impl ReadDirectory {
 
 #[tokio::test]
 async fn a_store_reads_and_owns_its_files() {
-    let place = ReadDirectory::new();
-    assert_eq!(place.read().await, "more.yaml=more");
+    let directory = ReadDirectory::new();
+    assert_eq!(directory.read().await, "more.yaml=more");
     for name in ["chains/b.json", "chains/a.yaml", "chains/.a.yaml", "chains/notes"] {
-        place.write(name, "1");
+        directory.write(name, "1");
     }
     assert_eq!(
-        place.read().await,
+        directory.read().await,
         "chains/a.yaml=1 chains/b.json=1 more.yaml=more"
     );
     for (name, expected) in [
@@ -78,92 +78,92 @@ async fn a_store_reads_and_owns_its_files() {
         ("chains/below/a.yaml", false),
         ("other.yaml", false),
     ] {
-        assert_eq!(place.store.owns(&place.path(name)), expected, "{name}");
+        assert_eq!(directory.store.owns(&directory.path(name)), expected, "{name}");
     }
-    place.write("chains/admissionwebhook-n-x.yaml", "");
+    directory.write("chains/admissionwebhook-n-x.yaml", "");
     for (id, expected) in [
         ("AdmissionChain/a", "chains/AdmissionChain-a.yaml"),
         ("admissionwebhook/n/x", "chains/admissionwebhook-n-x-2.yaml"),
     ] {
-        let found = place.store.path_for(&id.parse().unwrap());
-        assert_eq!(found, Some(place.path(expected)), "{id}");
-        assert!(place.store.owns(&found.unwrap()), "{id}");
+        let new_path = directory.store.path_for(&id.parse().unwrap());
+        assert_eq!(new_path, Some(directory.path(expected)), "{id}");
+        assert!(directory.store.owns(&new_path.unwrap()), "{id}");
     }
-    let file = FileStore::new(vec![place.path("more.yaml")]);
+    let file = FileStore::new(vec![directory.path("more.yaml")]);
     assert_eq!(file.path_for(&"AdmissionChain/a".parse().unwrap()), None);
 }
 
 #[tokio::test]
 async fn a_commit_writes_all_changes_or_none() {
-    let place = ReadDirectory::new();
-    place.write("chains/a.yaml", "1");
-    place.write("chains/b.yaml", "1");
+    let directory = ReadDirectory::new();
+    directory.write("chains/a.yaml", "1");
+    directory.write("chains/b.yaml", "1");
     let changes = [
-        place.change("chains/a.yaml", Some("1"), Some("2")),
-        place.change("chains/b.yaml", Some("1"), None),
-        place.change("chains/c.yaml", None, Some("2")),
+        directory.change("chains/a.yaml", Some("1"), Some("2")),
+        directory.change("chains/b.yaml", Some("1"), None),
+        directory.change("chains/c.yaml", None, Some("2")),
     ];
-    place.store.commit(&changes).await.unwrap();
+    directory.store.commit(&changes).await.unwrap();
     let after = "chains/a.yaml=2 chains/c.yaml=2 more.yaml=more";
-    assert_eq!(place.read().await, after);
+    assert_eq!(directory.read().await, after);
 
     for wrong in [
-        place.change("chains/c.yaml", Some("1"), None),
-        place.change("chains/c.yaml", None, Some("3")),
-        place.change("chains/b.yaml", Some("1"), Some("3")),
+        directory.change("chains/c.yaml", Some("1"), None),
+        directory.change("chains/c.yaml", None, Some("3")),
+        directory.change("chains/b.yaml", Some("1"), Some("3")),
     ] {
-        let changes = [place.change("chains/a.yaml", Some("2"), Some("3")), wrong];
-        let error = place.store.commit(&changes).await.unwrap_err();
+        let changes = [directory.change("chains/a.yaml", Some("2"), Some("3")), wrong];
+        let error = directory.store.commit(&changes).await.unwrap_err();
         assert!(matches!(error, StoreError::ChangedMeanwhile { .. }), "{error}");
-        assert_eq!(place.read().await, after);
+        assert_eq!(directory.read().await, after);
     }
 }
 
 #[tokio::test]
 async fn changes_are_reported_until_they_are_read() {
-    let place = ReadDirectory::new();
+    let directory = ReadDirectory::new();
     // The first call of `changed` returns at once, because the store has not been read yet.
-    place.changed().await;
-    assert_eq!(place.read().await, "more.yaml=more");
-    place.write("chains/a.yaml", "1");
-    place.changed().await;
-    place.changed().await;
-    assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
+    directory.changed().await;
+    assert_eq!(directory.read().await, "more.yaml=more");
+    directory.write("chains/a.yaml", "1");
+    directory.changed().await;
+    directory.changed().await;
+    assert_eq!(directory.read().await, "chains/a.yaml=1 more.yaml=more");
     // The future of `changed` is dropped before it returns. The next call still reports the change that happened
     // meanwhile.
     {
-        let waiting = place.store.changed();
-        place.write("more.yaml", "2");
+        let waiting = directory.store.changed();
+        directory.write("more.yaml", "2");
         drop(waiting);
     }
-    place.changed().await;
-    assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=2");
+    directory.changed().await;
+    assert_eq!(directory.read().await, "chains/a.yaml=1 more.yaml=2");
 
     let waiting = async {
-        place.changed().await;
-        place.read().await
+        directory.changed().await;
+        directory.read().await
     };
-    let others = async {
+    let other_writes = async {
         tokio::task::yield_now().await;
-        place.write("more.yaml", "3");
-        assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=3");
-        place.write("more.yaml", "2");
+        directory.write("more.yaml", "3");
+        assert_eq!(directory.read().await, "chains/a.yaml=1 more.yaml=3");
+        directory.write("more.yaml", "2");
     };
-    let (read, ()) = tokio::join!(waiting, others);
-    assert!(["chains/a.yaml=1 more.yaml=3", "chains/a.yaml=1 more.yaml=2"].contains(&read.as_str()));
+    let (listing, ()) = tokio::join!(waiting, other_writes);
+    assert!(["chains/a.yaml=1 more.yaml=3", "chains/a.yaml=1 more.yaml=2"].contains(&listing.as_str()));
 }
 
 #[tokio::test]
 async fn a_missing_directory_is_a_mistake_and_not_an_empty_store() {
-    let place = ReadDirectory::new();
-    place.write("chains/a.yaml", "1");
-    assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
-    fs::rename(place.path("chains"), place.path("away")).unwrap();
-    place.changed().await;
-    assert!(place.read().await.contains("No such file or directory"));
-    fs::rename(place.path("away"), place.path("chains")).unwrap();
-    place.changed().await;
-    assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
+    let directory = ReadDirectory::new();
+    directory.write("chains/a.yaml", "1");
+    assert_eq!(directory.read().await, "chains/a.yaml=1 more.yaml=more");
+    fs::rename(directory.path("chains"), directory.path("away")).unwrap();
+    directory.changed().await;
+    assert!(directory.read().await.contains("No such file or directory"));
+    fs::rename(directory.path("away"), directory.path("chains")).unwrap();
+    directory.changed().await;
+    assert_eq!(directory.read().await, "chains/a.yaml=1 more.yaml=more");
 }
 
 fn chain(name: &str) -> String {
@@ -173,61 +173,61 @@ fn chain(name: &str) -> String {
     )
 }
 
-async fn timed(place: &ReadDirectory) -> (Duration, usize) {
+async fn timed(directory: &ReadDirectory) -> (Duration, usize) {
     let started = tokio::time::Instant::now();
-    let files = place.store.read().await.unwrap();
+    let files = directory.store.read().await.unwrap();
     (started.elapsed(), files.len())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_removal_takes_effect_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
-    let place = ReadDirectory::new();
+    let directory = ReadDirectory::new();
     let both = format!("{}---\n{}", chain("a"), chain("b"));
-    place.write("more.yaml", &both);
-    place.write("chains/c.yaml", &chain("c"));
-    let (took, files) = timed(&place).await;
+    directory.write("more.yaml", &both);
+    directory.write("chains/c.yaml", &chain("c"));
+    let (took, files) = timed(&directory).await;
     assert!(took < SOON && files == 2, "at the first read: {took:?}");
-    place.write("more.yaml", &chain("a"));
+    directory.write("more.yaml", &chain("a"));
     let completed = async {
         tokio::time::sleep(SOON).await;
-        place.write("more.yaml", &both);
+        directory.write("more.yaml", &both);
     };
-    let (read, ()) = tokio::join!(place.read(), completed);
-    assert!(read.contains(&both), "{read}");
+    let (listing, ()) = tokio::join!(directory.read(), completed);
+    assert!(listing.contains(&both), "{listing}");
     // A blank file is a mistake, but another program may still be writing it. Therefore the store waits before it reads
     // a file that is blank, whether the file is new or has been emptied.
     for (path, text) in [("more.yaml", ""), ("chains/new.yaml", "\n")] {
-        place.write(path, text);
-        let (took, _) = timed(&place).await;
+        directory.write(path, text);
+        let (took, _) = timed(&directory).await;
         assert!(took > SOON, "{path}: {took:?}");
-        fs::remove_file(place.path(path)).unwrap();
-        place.write("more.yaml", &both);
-        assert!(timed(&place).await.0 < SOON);
+        fs::remove_file(directory.path(path)).unwrap();
+        directory.write("more.yaml", &both);
+        assert!(timed(&directory).await.0 < SOON);
     }
     type Step = fn(&ReadDirectory);
     let steps: [Step; 2] = [
-        |place| place.write("more.yaml", &chain("a")),
-        |place| fs::remove_file(place.path("chains/c.yaml")).unwrap(),
+        |directory| directory.write("more.yaml", &chain("a")),
+        |directory| fs::remove_file(directory.path("chains/c.yaml")).unwrap(),
     ];
     for (number, step) in steps.iter().enumerate() {
-        step(&place);
-        let (took, _) = timed(&place).await;
+        step(&directory);
+        let (took, _) = timed(&directory).await;
         assert!(took > SOON, "step {number}: {took:?}");
-        let (took, _) = timed(&place).await;
+        let (took, _) = timed(&directory).await;
         assert!(took < SOON, "step {number}, again: {took:?}");
     }
     // The store accepts each of the following changes without waiting: another program adds a chain, a file gets a
     // mistake, the mistake is corrected, and the store itself removes a chain.
-    place.write("chains/c.yaml", &chain("c"));
-    assert!(timed(&place).await.0 < SOON);
-    place.write("more.yaml", "kind: [");
-    assert!(timed(&place).await.0 < SOON);
-    place.write("more.yaml", &chain("a"));
-    assert!(timed(&place).await.0 < SOON);
-    let deleted = place.change("chains/c.yaml", Some(&chain("c")), None);
-    place.store.commit(&[deleted]).await.unwrap();
-    assert!(timed(&place).await.0 < SOON);
+    directory.write("chains/c.yaml", &chain("c"));
+    assert!(timed(&directory).await.0 < SOON);
+    directory.write("more.yaml", "kind: [");
+    assert!(timed(&directory).await.0 < SOON);
+    directory.write("more.yaml", &chain("a"));
+    assert!(timed(&directory).await.0 < SOON);
+    let deleted = directory.change("chains/c.yaml", Some(&chain("c")), None);
+    directory.store.commit(&[deleted]).await.unwrap();
+    assert!(timed(&directory).await.0 < SOON);
 }
 
 /// The text of a chain that ends with its rules, and has each item of its lists on a separate line. If only a part of
@@ -311,11 +311,11 @@ async fn a_truncated_file_is_accepted_only_after_a_wait() {
         ),
     ];
     for (before, now, is_waited_for) in table {
-        let place = ReadDirectory::new();
-        place.write("more.yaml", before);
-        place.read().await;
-        place.write("more.yaml", &now);
-        let (took, _) = timed(&place).await;
+        let directory = ReadDirectory::new();
+        directory.write("more.yaml", before);
+        directory.read().await;
+        directory.write("more.yaml", &now);
+        let (took, _) = timed(&directory).await;
         assert_eq!(took > SOON, is_waited_for, "{took:?}: {now}");
     }
 }
@@ -325,12 +325,12 @@ async fn a_truncated_file_is_accepted_only_after_a_wait() {
 #[tokio::test]
 async fn reads_wait_for_a_file_that_is_being_written() {
     const PAUSE: Duration = Duration::from_millis(250);
-    let place = ReadDirectory::new();
-    place.read().await;
+    let directory = ReadDirectory::new();
+    directory.read().await;
     // The first call of `changed` makes the store track the programs that write files.
-    let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
+    let changed = tokio::time::timeout(4 * PAUSE, directory.store.changed()).await;
     assert!(changed.is_err(), "nothing has changed");
-    let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
+    let mut file = fs::File::create(directory.path("chains/a.yaml")).unwrap();
     file.write_all(b"1").unwrap();
     tokio::time::sleep(PAUSE).await;
     let completed = async move {
@@ -338,27 +338,27 @@ async fn reads_wait_for_a_file_that_is_being_written() {
         file.write_all(b"2").unwrap();
         drop(file);
     };
-    let (read, ()) = tokio::join!(place.read(), completed);
-    assert_eq!(read, "chains/a.yaml=12 more.yaml=more");
+    let (listing, ()) = tokio::join!(directory.read(), completed);
+    assert_eq!(listing, "chains/a.yaml=12 more.yaml=more");
 }
 
 #[tokio::test]
 async fn a_file_that_is_still_being_written_after_the_limit_is_reported() {
     const PAUSE: Duration = Duration::from_millis(250);
-    let mut place = ReadDirectory::new();
-    place.store.writer_timeout = PAUSE;
-    place.store.config.hold = Duration::from_secs(3600);
-    place.read().await;
-    let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
+    let mut directory = ReadDirectory::new();
+    directory.store.writer_timeout = PAUSE;
+    directory.store.config.hold = Duration::from_secs(3600);
+    directory.read().await;
+    let changed = tokio::time::timeout(4 * PAUSE, directory.store.changed()).await;
     assert!(changed.is_err(), "nothing has changed");
-    let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
+    let mut file = fs::File::create(directory.path("chains/a.yaml")).unwrap();
     file.write_all(b"1").unwrap();
     let refused = tokio::time::timeout(Duration::from_secs(60), async {
         loop {
-            let read = place.read().await;
+            let listing = directory.read().await;
             // The store may not notice at once that the file is still being written, so the first reads can succeed.
             // The test reads until the store reports the mistake.
-            if read.contains("a.yaml: the file is still being written") {
+            if listing.contains("a.yaml: the file is still being written") {
                 break;
             }
         }
@@ -366,8 +366,8 @@ async fn a_file_that_is_still_being_written_after_the_limit_is_reported() {
     refused.await.unwrap();
     file.write_all(b"2").unwrap();
     drop(file);
-    place.changed().await;
-    assert_eq!(place.read().await, "chains/a.yaml=12 more.yaml=more");
+    directory.changed().await;
+    assert_eq!(directory.read().await, "chains/a.yaml=12 more.yaml=more");
 }
 
 /// The store waits while a program writes a definition file. It does not wait for other files in the directory, such as
@@ -375,9 +375,9 @@ async fn a_file_that_is_still_being_written_after_the_limit_is_reported() {
 #[tokio::test]
 async fn reads_do_not_wait_for_a_log_file_in_the_directory() {
     const PAUSE: Duration = Duration::from_millis(5);
-    let place = ReadDirectory::new();
-    place.read().await;
-    let mut log = fs::File::create(place.path("chains/app.log")).unwrap();
+    let directory = ReadDirectory::new();
+    directory.read().await;
+    let mut log = fs::File::create(directory.path("chains/app.log")).unwrap();
     let logging = async {
         loop {
             log.write_all(b"a line\n").unwrap();
@@ -385,25 +385,25 @@ async fn reads_do_not_wait_for_a_log_file_in_the_directory() {
         }
     };
     let reading = async {
-        let changed = tokio::time::timeout(100 * PAUSE, place.store.changed()).await;
+        let changed = tokio::time::timeout(100 * PAUSE, directory.store.changed()).await;
         assert!(changed.is_err(), "nothing has changed");
         let started = tokio::time::Instant::now();
-        place.write("chains/a.yaml", "1");
-        place.changed().await;
-        let read = place.read().await;
-        (read, started.elapsed())
+        directory.write("chains/a.yaml", "1");
+        directory.changed().await;
+        let listing = directory.read().await;
+        (listing, started.elapsed())
     };
-    let (read, took) = tokio::select! {
+    let (listing, took) = tokio::select! {
         read = reading => read,
         () = logging => unreachable!(),
     };
-    assert_eq!(read, "chains/a.yaml=1 more.yaml=more");
+    assert_eq!(listing, "chains/a.yaml=1 more.yaml=more");
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
 #[tokio::test]
 async fn drafts_of_a_killed_commit_are_removed() {
-    let place = ReadDirectory::new();
+    let test_directory = ReadDirectory::new();
     let names = [
         ".admittance-Ab3dEf",
         ".admittance-locked",
@@ -413,22 +413,26 @@ async fn drafts_of_a_killed_commit_are_removed() {
         ".other-Ab3dEf",
     ];
     for name in names {
-        place.write(&format!("chains/{name}"), "half");
+        test_directory.write(&format!("chains/{name}"), "half");
     }
-    fs::create_dir(place.path("chains/.admittance-Folder")).unwrap();
-    std::os::unix::fs::symlink(place.path("more.yaml"), place.path("chains/.admittance-Linked")).unwrap();
-    place.write(".admittance-Beside", "half");
-    let locked = fs::File::open(place.path("chains/.admittance-locked")).unwrap();
+    fs::create_dir(test_directory.path("chains/.admittance-Folder")).unwrap();
+    std::os::unix::fs::symlink(
+        test_directory.path("more.yaml"),
+        test_directory.path("chains/.admittance-Linked"),
+    )
+    .unwrap();
+    test_directory.write(".admittance-Beside", "half");
+    let locked = fs::File::open(test_directory.path("chains/.admittance-locked")).unwrap();
     locked.lock().unwrap();
-    place.read().await;
-    let left = |directory: &str| {
-        let entries = fs::read_dir(place.path(directory)).unwrap();
+    test_directory.read().await;
+    let remaining_names = |directory: &str| {
+        let entries = fs::read_dir(test_directory.path(directory)).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         names
     };
     assert_eq!(
-        left("chains"),
+        remaining_names("chains"),
         [
             ".admittance-12345",
             ".admittance-Folder",
@@ -439,10 +443,10 @@ async fn drafts_of_a_killed_commit_are_removed() {
             ".other-Ab3dEf",
         ]
     );
-    assert_eq!(left(""), ["chains", "more.yaml"]);
-    place.write("chains/.admittance-Ab3dEf", "half");
-    place.read().await;
-    assert_eq!(left("chains").len(), 8);
+    assert_eq!(remaining_names(""), ["chains", "more.yaml"]);
+    test_directory.write("chains/.admittance-Ab3dEf", "half");
+    test_directory.read().await;
+    assert_eq!(remaining_names("chains").len(), 8);
 }
 
 #[tokio::test(start_paused = true)]
@@ -457,17 +461,17 @@ async fn the_first_read_is_compared_with_the_last_live_definitions() {
         (Some(&chain("a")), both.clone(), false),
         (None, chain("a"), false),
     ] {
-        let place = ReadDirectory::new();
-        place.write("more.yaml", &now);
-        place.write("chains/.admittance-Ab3dEf", "half");
+        let directory = ReadDirectory::new();
+        directory.write("more.yaml", &now);
+        directory.write("chains/.admittance-Ab3dEf", "half");
         if let Some(before) = before {
-            let before = DefinitionFile::file(place.path("more.yaml"), before);
-            place.store.set_last_live(vec![before]).await;
+            let before = DefinitionFile::file(directory.path("more.yaml"), before);
+            directory.store.set_last_live(vec![before]).await;
         }
-        let (took, files) = timed(&place).await;
+        let (took, files) = timed(&directory).await;
         assert_eq!((took > SOON, files), (is_waited_for, 1), "{took:?}: {now}");
-        let left = place.path("chains/.admittance-Ab3dEf").exists();
-        assert!(!left, "the first read removes what a killed commit left");
+        let has_draft = directory.path("chains/.admittance-Ab3dEf").exists();
+        assert!(!has_draft, "the first read removes what a killed commit left");
     }
 }
 

@@ -52,10 +52,10 @@ fn a_file_that_cannot_be_read_is_a_mistake() {
     fs::write(path("large.yaml"), vec![b'#'; document::LARGEST_FILE + 1]).unwrap();
     fs::write(path("right.yaml"), "a: 1").unwrap();
     symlink(path("nowhere"), path("link.yaml")).unwrap();
-    let found = read_files(&[directory.path().to_owned(), path("gone")]).unwrap_err();
-    let place = format!("{}/", directory.path().display());
+    let mistakes = read_files(&[directory.path().to_owned(), path("gone")]).unwrap_err();
+    let directory_prefix = format!("{}/", directory.path().display());
     assert_eq!(
-        found.to_string().replace(&place, ""),
+        mistakes.to_string().replace(&directory_prefix, ""),
         "bytes.yaml:2:4: the file is not UTF-8 from here on; save it as UTF-8\n\
          gone: the file cannot be read: No such file or directory (os error 2); correct the path; if the file was deleted, \
          its definitions are removed with its entry in `definitions` of the configuration\n\

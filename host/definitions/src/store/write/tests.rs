@@ -15,15 +15,15 @@ type DirectoryTree = BTreeMap<PathBuf, Vec<u8>>;
 
 impl WriteDirectory {
     fn new() -> Self {
-        let place = Self {
+        let new_directory = Self {
             root: tempfile::tempdir().unwrap(),
         };
         for directory in ["chains", "more", "other"] {
-            fs::create_dir(place.path(directory)).unwrap();
+            fs::create_dir(new_directory.path(directory)).unwrap();
         }
-        fs::write(place.path("chains/changed.yaml"), "old").unwrap();
-        fs::write(place.path("more/gone.yaml"), "gone").unwrap();
-        place
+        fs::write(new_directory.path("chains/changed.yaml"), "old").unwrap();
+        fs::write(new_directory.path("more/gone.yaml"), "gone").unwrap();
+        new_directory
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -72,42 +72,42 @@ impl WriteDirectory {
 
 #[test]
 fn a_failed_change_is_undone() {
-    let place = WriteDirectory::new();
-    let changes = place.changes();
+    let directory = WriteDirectory::new();
+    let changes = directory.changes();
     write(&changes).unwrap();
-    assert_eq!(place.tree(), place.new_tree());
-    for made in 0..=changes.len() {
+    assert_eq!(directory.tree(), directory.new_tree());
+    for change_count in 0..=changes.len() {
         undo(&changes).unwrap();
-        assert_eq!(place.tree(), place.old(), "{made}");
-        write(&changes[..made]).unwrap();
+        assert_eq!(directory.tree(), directory.old(), "{change_count}");
+        write(&changes[..change_count]).unwrap();
     }
-    fs::write(place.path("chains/changed.yaml"), "mine").unwrap();
+    fs::write(directory.path("chains/changed.yaml"), "mine").unwrap();
     undo(&changes).unwrap();
-    let expected = place.tree_of(&[("chains/changed.yaml", "mine"), ("more/gone.yaml", "gone")]);
-    assert_eq!(place.tree(), expected);
+    let expected = directory.tree_of(&[("chains/changed.yaml", "mine"), ("more/gone.yaml", "gone")]);
+    assert_eq!(directory.tree(), expected);
 }
 
 #[test]
 fn one_unwritable_file_prevents_the_whole_change() {
-    let place = WriteDirectory::new();
+    let directory = WriteDirectory::new();
     let error = |changes: &[FileChange]| {
         let error = write(changes).unwrap_err();
         assert!(matches!(error, StoreError::NotWritten { .. }), "{error}");
         error.to_string()
     };
     // The third change creates the file `chains/made.yaml`. It fails, because a directory has this path.
-    fs::create_dir(place.path("chains/made.yaml")).unwrap();
-    let message = error(&place.changes());
+    fs::create_dir(directory.path("chains/made.yaml")).unwrap();
+    let message = error(&directory.changes());
     let expected = format!(
         "{} cannot be written, so nothing was changed: ",
-        place.path("chains/made.yaml").display()
+        directory.path("chains/made.yaml").display()
     );
     assert!(message.starts_with(&expected), "{message}");
-    assert_eq!(place.tree(), place.old());
-    let mut changes = place.changes();
-    changes[2].path = place.path("nowhere/made.yaml");
+    assert_eq!(directory.tree(), directory.old());
+    let mut changes = directory.changes();
+    changes[2].path = directory.path("nowhere/made.yaml");
     error(&changes);
-    assert_eq!(place.tree(), place.old());
+    assert_eq!(directory.tree(), directory.old());
 }
 
 #[test]
@@ -118,13 +118,13 @@ fn files_changed_by_other_programs_are_not_overwritten() {
         ("chains/made.yaml", Some("made")),
         ("more/gone.yaml", None),
     ] {
-        let place = WriteDirectory::new();
+        let directory = WriteDirectory::new();
         match text {
-            Some(text) => fs::write(place.path(name), text).unwrap(),
-            None => fs::remove_file(place.path(name)).unwrap(),
+            Some(text) => fs::write(directory.path(name), text).unwrap(),
+            None => fs::remove_file(directory.path(name)).unwrap(),
         }
-        let before = place.tree();
-        let error = write(&place.changes()).unwrap_err();
+        let before = directory.tree();
+        let error = write(&directory.changes()).unwrap_err();
         assert!(
             matches!(error, StoreError::ChangedMeanwhile { .. }),
             "{name}: {error}"
@@ -133,42 +133,42 @@ fn files_changed_by_other_programs_are_not_overwritten() {
             error.to_string().ends_with("nothing was written, try again"),
             "{error}"
         );
-        assert_eq!(place.tree(), before);
+        assert_eq!(directory.tree(), before);
     }
 }
 
 #[test]
 fn a_new_file_does_not_overwrite_a_file_that_appeared_meanwhile() {
-    let place = WriteDirectory::new();
-    let [.., made] = place.changes();
+    let directory = WriteDirectory::new();
+    let [.., made] = directory.changes();
     let staged = StagedChange::new(&made).unwrap();
     fs::write(&made.path, "mine").unwrap();
     assert_eq!(staged.put().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-    let mut expected = place.old();
+    let mut expected = directory.old();
     expected.insert(made.path, b"mine".to_vec());
-    assert_eq!(place.tree(), expected);
+    assert_eq!(directory.tree(), expected);
 }
 
 #[test]
 fn symbolic_links_and_file_modes_are_kept_when_a_file_is_replaced() {
-    let place = WriteDirectory::new();
+    let directory = WriteDirectory::new();
     for name in ["chains/changed.yaml", "more/gone.yaml"] {
-        let target = place.path(&format!(
+        let target = directory.path(&format!(
             "other/{}",
             Path::new(name).file_name().unwrap().display()
         ));
-        fs::rename(place.path(name), &target).unwrap();
+        fs::rename(directory.path(name), &target).unwrap();
         fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
-        symlink(&target, place.path(name)).unwrap();
+        symlink(&target, directory.path(name)).unwrap();
     }
-    write(&place.changes()).unwrap();
-    assert!(place.path("chains/changed.yaml").is_symlink());
-    let target = place.path("other/changed.yaml");
+    write(&directory.changes()).unwrap();
+    assert!(directory.path("chains/changed.yaml").is_symlink());
+    let target = directory.path("other/changed.yaml");
     assert_eq!(fs::read(&target).unwrap(), b"new");
     assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
-    assert!(!place.path("more/gone.yaml").is_symlink());
-    assert_eq!(fs::read(place.path("other/gone.yaml")).unwrap(), b"gone");
-    let mode = fs::metadata(place.path("chains/made.yaml"))
+    assert!(!directory.path("more/gone.yaml").is_symlink());
+    assert_eq!(fs::read(directory.path("other/gone.yaml")).unwrap(), b"gone");
+    let mode = fs::metadata(directory.path("chains/made.yaml"))
         .unwrap()
         .permissions()
         .mode();

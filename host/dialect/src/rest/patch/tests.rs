@@ -35,7 +35,7 @@ fn route() -> RestRoute {
     }
 }
 
-fn enveloped() -> RestRoute {
+fn enveloped_route() -> RestRoute {
     RestRoute {
         object: "/Team".parse().unwrap(),
         spellings: vec!["/Team/owner".parse().unwrap()],
@@ -65,7 +65,7 @@ fn patch_of(dialect: &Rest, content_type: &str, stored: &str) -> (Parts, Inspect
     let (mut head, inspection) = request(dialect, "PATCH", "/v1/teams/a", content_type);
     head.extensions.insert(StoredState {
         object: Some(Object::parse(stored).unwrap()),
-        patched: None,
+        patched_object: None,
     });
     (head, inspection)
 }
@@ -87,7 +87,7 @@ fn stages_see_the_result_of_a_patch() {
         default_patch_type: json,
         ..route()
     });
-    let envelope = dialect(enveloped());
+    let envelope = dialect(enveloped_route());
     for (case, dialect, content_type, body, expected) in [
         (
             "merge",
@@ -219,7 +219,7 @@ fn stages_see_the_result_of_a_patch() {
             "MediaType",
         ),
     ] {
-        let got = match read(dialect, content_type, STORED, body) {
+        let actual = match read(dialect, content_type, STORED, body) {
             Ok(None) => "nothing".to_owned(),
             Ok(Some(request)) => {
                 assert_eq!(request.old_object.unwrap().text(), STORED, "{case}");
@@ -228,13 +228,13 @@ fn stages_see_the_result_of_a_patch() {
             }
             Err(rejection) => format!("{:?}", rejection.kind),
         };
-        assert_eq!(got, expected, "{case}");
+        assert_eq!(actual, expected, "{case}");
     }
 }
 
 #[test]
 fn changes_that_chains_make_are_forwarded_as_a_patch() {
-    let (plain, envelope) = (dialect(route()), dialect(enveloped()));
+    let (plain, envelope) = (dialect(route()), dialect(enveloped_route()));
     for (case, dialect, content_type, body, changes, expected) in [
         (
             "a default",
@@ -304,21 +304,21 @@ fn changes_that_chains_make_are_forwarded_as_a_patch() {
         };
         let changes = Patch::parse(changes).unwrap();
         let object = changes.apply(&request.object.unwrap()).unwrap();
-        let written = dialect
+        let written_body = dialect
             .write(&head, &inspection, &body, &object, &changes)
             .map_err(|rejection| rejection.kind);
-        assert_eq!(written, expected.map(Bytes::from), "{case}");
+        assert_eq!(written_body, expected.map(Bytes::from), "{case}");
     }
 }
 
 #[test]
 fn the_stored_object_is_fetched_from_its_path() {
-    let with = |path: &str| StoredRoute {
+    let stored_route = |path: &str| StoredRoute {
         path: Some(path.to_owned()),
         ..StoredRoute::default()
     };
     let get = |path: &str| RestRoute {
-        get: Some(with(path)),
+        get: Some(stored_route(path)),
         ..route()
     };
     let rest = RestRoute {
@@ -368,10 +368,10 @@ fn the_stored_object_is_fetched_from_its_path() {
             r#"{"ns":".."}"#,
             "Ambiguous",
         ),
-        (enveloped(), "PUT", "/v1/teams/a", "{}", "not asked"),
-        (enveloped(), "PATCH", "/v1/teams/a", "{}", "not asked"),
+        (enveloped_route(), "PUT", "/v1/teams/a", "{}", "not asked"),
+        (enveloped_route(), "PATCH", "/v1/teams/a", "{}", "not asked"),
         (
-            enveloped(),
+            enveloped_route(),
             "PATCH",
             "/v1/teams/a",
             r#"{"Team":{}}"#,
@@ -381,34 +381,34 @@ fn the_stored_object_is_fetched_from_its_path() {
     ] {
         let dialect = dialect(route);
         let (head, inspection) = request(&dialect, method, uri, MERGE);
-        let got = match dialect.stored(&head, &inspection, &Bytes::from(body)) {
+        let actual = match dialect.stored(&head, &inspection, &Bytes::from(body)) {
             Ok(None) => "not asked".to_owned(),
             Ok(Some(query)) => {
-                let needed = if query.may_be_absent { "" } else { ", needed" };
-                format!("{}{needed}", query.request.uri())
+                let suffix = if query.may_be_absent { "" } else { ", needed" };
+                format!("{}{suffix}", query.request.uri())
             }
             Err(rejection) => format!("{:?}", rejection.kind),
         };
-        assert_eq!(got, expected, "{method} {uri}");
+        assert_eq!(actual, expected, "{method} {uri}");
     }
     // This patch changes the namespace of the object. The path of the stored object contains the namespace, so the
     // chains could see one object while the upstream patches another. The patch is therefore refused.
     let dialect = dialect(get("/get/{namespace}/{name}"));
-    let moved = read(&dialect, MERGE, STORED, r#"{"ns":"x"}"#).map(|_| ());
+    let reading = read(&dialect, MERGE, STORED, r#"{"ns":"x"}"#).map(|_| ());
     assert_eq!(
-        moved.map_err(|rejection| rejection.kind),
+        reading.map_err(|rejection| rejection.kind),
         Err(RejectionKind::Ambiguous)
     );
 }
 
 #[test]
 fn the_query_for_the_stored_object_has_only_headers_that_identify_the_client() {
-    let named = StoredRoute {
+    let stored_route = StoredRoute {
         headers: vec![HeaderName::from_static("x-token")],
         ..StoredRoute::default()
     };
     let dialect = dialect(RestRoute {
-        get: Some(named),
+        get: Some(stored_route),
         ..route()
     });
     let (mut head, inspection) = request(&dialect, "PATCH", "/v1/teams/a", MERGE);
@@ -427,10 +427,10 @@ fn the_query_for_the_stored_object_has_only_headers_that_identify_the_client() {
         .stored(&head, &inspection, &Bytes::from_static(b"{}"))
         .unwrap()
         .unwrap();
-    let mut sent: Vec<_> = query.request.headers().keys().map(HeaderName::as_str).collect();
-    sent.sort_unstable();
+    let mut header_names: Vec<_> = query.request.headers().keys().map(HeaderName::as_str).collect();
+    header_names.sort_unstable();
     assert_eq!(
-        sent,
+        header_names,
         ["accept", "authorization", "cache-control", "cookie", "x-token"]
     );
 }
@@ -469,7 +469,7 @@ fn the_stored_object_is_read_from_the_configured_path_in_the_reply() {
 #[test]
 fn a_route_with_patch_must_say_how_chains_see_patches() {
     let base = || RestRoute { get: None, ..route() };
-    let with = |path: &str| {
+    let stored_route = |path: &str| {
         Some(StoredRoute {
             path: Some(path.to_owned()),
             ..StoredRoute::default()
@@ -540,7 +540,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
         (
             "a parameter that is not in the path",
             RestRoute {
-                get: with("/x/{other}"),
+                get: stored_route("/x/{other}"),
                 ..base()
             },
             Some(("get", RouteProblem::Placeholder("other".into()))),
@@ -548,7 +548,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
         (
             "no path",
             RestRoute {
-                get: with("x"),
+                get: stored_route("x"),
                 ..base()
             },
             Some(("get", RouteProblem::StoredPath("x".into()))),
@@ -556,7 +556,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
         (
             "an open brace",
             RestRoute {
-                get: with("/{id"),
+                get: stored_route("/{id"),
                 ..base()
             },
             Some(("get", RouteProblem::StoredPath("/{id".into()))),

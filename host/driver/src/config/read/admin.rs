@@ -49,13 +49,13 @@ fn has_field(node: &Node<'_>, name: &str) -> bool {
 }
 
 fn named_list<T>(
-    read: impl Fn(&Node<'_>) -> Option<T>,
+    read_entry: impl Fn(&Node<'_>) -> Option<T>,
     name: impl Fn(&T) -> &str,
 ) -> impl Fn(&Node<'_>) -> Option<Vec<T>> {
     move |node| {
         let mut names = BTreeSet::new();
         let unique = |node: &Node<'_>| {
-            let entry = read(node)?;
+            let entry = read_entry(node)?;
             if names.insert(name(&entry).to_owned()) {
                 return Some(entry);
             }

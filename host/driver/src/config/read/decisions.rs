@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use admittance::DecisionsConfig;
-use admittance_admin::{HttpConfig, NdjsonPlace, SinksConfig, SqliteConfig};
+use admittance_admin::{HttpConfig, NdjsonTarget, SinksConfig, SqliteConfig};
 use admittance_definitions::document::{Fields, Node, readers};
 use admittance_net::tls;
 use admittance_watch::file;
@@ -73,13 +73,13 @@ fn sqlite(node: &Node<'_>) -> Option<SqliteConfig> {
     })
 }
 
-fn ndjson(node: &Node<'_>) -> Option<NdjsonPlace> {
+fn ndjson(node: &Node<'_>) -> Option<NdjsonTarget> {
     let mut fields = node.object()?;
     let file = fields.get_optional("file", Node::file);
     let standard_output = fields.get("standardOutput", false, Node::boolean);
     match (file, standard_output) {
-        (Some(file), false) => Some(NdjsonPlace::File(file)),
-        (None, true) => Some(NdjsonPlace::StandardOutput),
+        (Some(file), false) => Some(NdjsonTarget::File(file)),
+        (None, true) => Some(NdjsonTarget::StandardOutput),
         _ => {
             let fix = "write `file: /var/log/admittance/decisions.ndjson`, or `standardOutput: true`";
             node.reject("exactly one place is expected", fix)

@@ -13,8 +13,8 @@ pub(super) fn limits(node: &Node<'_>, default: &Limits) -> Option<Limits> {
     let count = readers::integer(1..=1_000_000);
     let delay = readers::duration(Duration::ZERO..=HOUR);
     let body = fields.get("body", default.body, readers::size(KIB..=GIB));
-    let least = u64::try_from(BodyBudget::least(body)).unwrap_or(GIB);
-    let memory = readers::size(least..=1024 * GIB);
+    let memory_min = u64::try_from(BodyBudget::smallest_for(body)).unwrap_or(GIB);
+    let memory = readers::size(memory_min..=1024 * GIB);
     Some(Limits {
         body,
         body_memory: fields.get_optional("bodyMemory", memory).or(default.body_memory),

@@ -18,14 +18,14 @@ pub(super) fn namespaces(fields: &mut Fields<'_>) -> NamespacesConfig {
         return NamespacesConfig::default();
     }
     fields
-        .get_optional("namespaces", listed)
+        .get_optional("namespaces", static_namespaces)
         .or_else(|| fields.get_optional("namespacesFile", in_file))
         .unwrap_or_default()
 }
 
-fn listed(node: &Node<'_>) -> Option<NamespacesConfig> {
-    let listed = namespaces::listed(node)?;
-    Some(NamespacesConfig::Listed(StaticNamespaces::new(listed)))
+fn static_namespaces(node: &Node<'_>) -> Option<NamespacesConfig> {
+    let entries = namespaces::read_namespace_map(node)?;
+    Some(NamespacesConfig::Listed(StaticNamespaces::new(entries)))
 }
 
 fn in_file(node: &Node<'_>) -> Option<NamespacesConfig> {

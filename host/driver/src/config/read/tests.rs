@@ -55,14 +55,14 @@ fn servers(config: &Config) -> Vec<String> {
     servers.iter().map(ToString::to_string).collect()
 }
 
-const LEAST: &str = r#"
+const MINIMAL: &str = r#"
 dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
 #[test]
 fn a_minimal_configuration_has_the_documented_defaults() {
-    let config = read(LEAST).unwrap();
+    let config = read(MINIMAL).unwrap();
     assert_eq!(config.listen.address, "127.0.0.1:8080".parse().unwrap());
     assert!(config.admin.is_none());
     assert_eq!(config.limits, Limits::default());
@@ -122,14 +122,14 @@ fn namespace_labels_come_from_exactly_one_source() {
         ),
     ];
     for (text, expected) in table {
-        let mistakes = read_in(&directory, &format!("{LEAST}{text}"))
+        let mistakes = read_in(&directory, &format!("{MINIMAL}{text}"))
             .err()
             .unwrap_or_default();
         assert_eq!(mistakes, expected, "{text}");
     }
     let config = read_in(
         &directory,
-        &format!("{LEAST}cluster: {{ kubeconfig: admin.conf }}"),
+        &format!("{MINIMAL}cluster: {{ kubeconfig: admin.conf }}"),
     )
     .unwrap();
     let expected = ClusterSource::Kubeconfig {
@@ -161,12 +161,12 @@ fn world_readable_private_keys_cause_warnings() {
     };
     type Make<'a> = &'a dyn Fn(&str) -> String;
     let table: [(&str, Make<'_>); 7] = [
-        ("listen", &|key| format!("{LEAST}listen: {{ {} }}", tls(key))),
+        ("listen", &|key| format!("{MINIMAL}listen: {{ {} }}", tls(key))),
         ("admin", &|key| {
-            format!("{LEAST}admin: {{ address: \"127.0.0.1:0\", {} }}", tls(key))
+            format!("{MINIMAL}admin: {{ address: \"127.0.0.1:0\", {} }}", tls(key))
         }),
         ("upstream", &|key| {
-            LEAST.replace("upstream: {", &format!("upstream: {{ {},", tls(key)))
+            MINIMAL.replace("upstream: {", &format!("upstream: {{ {},", tls(key)))
         }),
         ("drivers", &|key| gateway(&tls(key))),
         ("tokens", &|key| {
@@ -178,7 +178,7 @@ fn world_readable_private_keys_cause_warnings() {
         }),
         ("tracing", &|key| {
             format!(
-                "{LEAST}tracing: {{ endpoint: \"http://127.0.0.1:1\", {} }}",
+                "{MINIMAL}tracing: {{ endpoint: \"http://127.0.0.1:1\", {} }}",
                 tls(key)
             )
         }),
@@ -186,10 +186,10 @@ fn world_readable_private_keys_cause_warnings() {
     for (name, text) in table {
         let warnings = |key: &str| read_in(&directory, &text(key)).unwrap().warnings();
         assert_eq!(warnings("own.key"), [""; 0], "{name}");
-        let told = warnings("open.key");
+        let key_warnings = warnings("open.key");
         assert!(
-            matches!(told.as_slice(), [told] if told.contains("open.key: the private key is readable by every user")),
-            "{name}: {told:?}"
+            matches!(key_warnings.as_slice(), [warning] if warning.contains("open.key: the private key is readable by every user")),
+            "{name}: {key_warnings:?}"
         );
     }
 }
@@ -433,8 +433,12 @@ fn requests_match_the_configured_routes() {
             "upstream: {{ servers: [\"http://127.0.0.1:1\"] }}\ndialect: {{ rest: {{ routes: [{route}] }} }}"
         ))
     };
-    let least = r#"method: [PUT], path: "/a/{b}", operation: create, resource: jobs, kind: Job"#;
-    let dialect = with(&format!("{{ {least} }}")).unwrap().front.dialect().unwrap();
+    let minimal_route = r#"method: [PUT], path: "/a/{b}", operation: create, resource: jobs, kind: Job"#;
+    let dialect = with(&format!("{{ {minimal_route} }}"))
+        .unwrap()
+        .front
+        .dialect()
+        .unwrap();
     // None of these requests matches the route. A request that only reads, such as a GET, is forwarded nevertheless. A
     // request that may change something is refused, which is the default of `unmatched`.
     for (method, path, passes) in [
@@ -477,7 +481,7 @@ fn requests_match_the_configured_routes() {
         ("get: { headers: [Range] }", ".get.headers[0]: `Range` can select"),
         ("methods: [GET]", ".methods: unknown field"),
     ] {
-        let mistakes = with(&format!("{{ {least}, {change} }}")).unwrap_err();
+        let mistakes = with(&format!("{{ {minimal_route}, {change} }}")).unwrap_err();
         let expected = format!("dialect.rest.routes[0]{expected}");
         assert!(
             matches!(mistakes.as_slice(), [mistake] if mistake.starts_with(&expected)),
@@ -495,7 +499,7 @@ fn requests_match_the_configured_routes() {
     ] {
         let mistakes = with(&format!(
             "{{ {} }}",
-            least.replace("[PUT]", &format!("[{method}]"))
+            minimal_route.replace("[PUT]", &format!("[{method}]"))
         ))
         .err()
         .unwrap_or_default()
@@ -561,7 +565,7 @@ fn a_driver_cannot_use_an_address_twice() {
     ] {
         let text = format!(
             "listen: {{ address: '{listen}' }}\nadmin: {{ address: '{admin}' }}\n{}",
-            LEAST.replace("127.0.0.1:8081", upstream)
+            MINIMAL.replace("127.0.0.1:8081", upstream)
         );
         let mistake = read(&text).unwrap().own_address_mistake(Path::new("a.yaml"));
         let expected = expected.map(|expected| format!("a.yaml: {expected}; write another address"));
@@ -573,7 +577,7 @@ fn a_driver_cannot_use_an_address_twice() {
 fn requests_match_the_routes_of_the_nomad_example() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/nomad/admittance.yaml");
     let config = Config::read(&path).unwrap();
-    let read = |method: &str, uri: &str, body: &str| {
+    let describe_request = |method: &str, uri: &str, body: &str| {
         let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
         let head = request.into_parts().0;
         let Class::Inspect(inspection) = proxy(&config).0.classify(&head) else {
@@ -652,7 +656,7 @@ fn requests_match_the_routes_of_the_nomad_example() {
         ("GET", "/v1/jobs", "", "pass".to_owned()),
         ("DELETE", "/v1/job/web", "", "pass".to_owned()),
     ] {
-        assert_eq!(read(method, uri, body), expected, "{method} {uri}");
+        assert_eq!(describe_request(method, uri, body), expected, "{method} {uri}");
     }
 
     let files: Vec<PathBuf> = config.definition_files().map(Path::to_owned).collect();

@@ -114,11 +114,12 @@ fn upstream_tls(node: &Node<'_>) -> Option<ClientTls> {
     let Some(node) = server_name else {
         return Some(tls);
     };
-    let named = |name: &str| {
-        let wrong = |_| format!("{name:?} is not a valid DNS name: write one that the certificates have");
-        tls.with_server_name(name).map_err(wrong)
+    let parse_server_name = |name: &str| {
+        let name_error =
+            |_| format!("{name:?} is not a valid DNS name: write one that the certificates have");
+        tls.with_server_name(name).map_err(name_error)
     };
-    node.parse_with(named)
+    node.parse_with(parse_server_name)
 }
 
 fn health(node: &Node<'_>) -> Option<HealthCheck> {

@@ -13,26 +13,26 @@ const LONGEST_PASSWORD: usize = 4096;
 /// The ZooKeeper ensembles that have a section in the configuration file. An invalid section counts too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConfiguredEnsembles {
-    cluster: bool,
-    any: bool,
+    has_cluster: bool,
+    has_any: bool,
 }
 
 impl ConfiguredEnsembles {
     pub(super) fn read(root: &Fields<'_>) -> Self {
         let zookeeper = root.node().json().get("zookeeper").cloned().unwrap_or_default();
-        let has = |name| zookeeper.get(name).is_some_and(|ensemble| !ensemble.is_null());
+        let has_ensemble = |name| zookeeper.get(name).is_some_and(|ensemble| !ensemble.is_null());
         Self {
-            cluster: has("cluster"),
-            any: has("cluster") || has("service"),
+            has_cluster: has_ensemble("cluster"),
+            has_any: has_ensemble("cluster") || has_ensemble("service"),
         }
     }
 
     pub(super) fn has_cluster(self) -> bool {
-        self.cluster
+        self.has_cluster
     }
 
     pub(crate) fn need_cluster(self, node: &Node<'_>) {
-        if !self.cluster {
+        if !self.has_cluster {
             node.wrong(
                 "`zookeeper.cluster` is not configured",
                 "write `zookeeper: { cluster: { servers: [ \"127.0.0.1:2181\" ] } }`",
@@ -41,7 +41,7 @@ impl ConfiguredEnsembles {
     }
 
     pub(crate) fn need_any(self, node: &Node<'_>) {
-        if !self.any {
+        if !self.has_any {
             node.wrong(
                 "`zookeeper` is not configured",
                 "write `zookeeper: { service: { servers: [ \"127.0.0.1:2181\" ] } }`",
@@ -107,8 +107,8 @@ fn user(text: &str) -> Result<String, String> {
 
 pub(crate) fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
     let name = path.display();
-    let most = u64::try_from(LONGEST_PASSWORD).unwrap_or(u64::MAX);
-    let secret = file::read_secret_to_string(path, most).map_err(|error| match error {
+    let size_max = u64::try_from(LONGEST_PASSWORD).unwrap_or(u64::MAX);
+    let secret = file::read_secret_to_string(path, size_max).map_err(|error| match error {
         SecretError::Unreadable(error) => format!("{name} cannot be read: {error}"),
         SecretError::WorldReadable => {
             format!("the file is world-readable: chmod o-r {name}")

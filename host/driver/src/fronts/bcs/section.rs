@@ -11,7 +11,7 @@ pub(super) struct BcsDialect {
     pub(super) cluster: ClusterId,
     /// The kind of servers to which this driver forwards requests: schedulers, or another driver. Default: schedulers
     /// if the servers are discovered, otherwise another driver.
-    pub(super) behind: Option<UpstreamKind>,
+    pub(super) upstream_kind: Option<UpstreamKind>,
     pub(super) console: ConsoleConfig,
     pub(super) custom_resources: bool,
 }
@@ -19,8 +19,8 @@ pub(super) struct BcsDialect {
 pub(super) fn dialect(node: &Node<'_>, sections: SectionContext<'_>) -> Option<BcsDialect> {
     let mut fields = node.object()?;
     let cluster = fields.get_required("cluster", "name the cluster, BCS-MESOS-10001", Node::parse);
-    let behind = fields.get_optional("behind", Node::word);
-    let is_before_driver = behind == Some(UpstreamKind::Driver);
+    let upstream_kind = fields.get_optional("behind", Node::word);
+    let is_before_driver = upstream_kind == Some(UpstreamKind::Driver);
     if is_before_driver && let Some(node) = fields.optional("console") {
         let message = "the driver behind this one calls the consoles";
         node.wrong(message, "remove it, or write `behind: scheduler`");
@@ -37,7 +37,7 @@ pub(super) fn dialect(node: &Node<'_>, sections: SectionContext<'_>) -> Option<B
     }
     Some(BcsDialect {
         cluster: cluster?,
-        behind,
+        upstream_kind,
         console,
         custom_resources,
     })
@@ -68,9 +68,9 @@ pub(in crate::fronts) fn registration(
         hostname: fields.get_optional("hostname", readers::text),
         external: fields.get_optional("external", external),
     };
-    let own = sections.listen.address.ip();
-    if !fields.has("ip") && own.is_unspecified() {
-        let message = format!("other machines cannot reach the driver at its listen address {own}");
+    let listen_ip = sections.listen.address.ip();
+    if !fields.has("ip") && listen_ip.is_unspecified() {
+        let message = format!("other machines cannot reach the driver at its listen address {listen_ip}");
         node.wrong(message, "write `ip`, the address of this machine");
     }
     if let Some(Err(error)) = cluster.map(drivers_node) {

@@ -107,17 +107,17 @@ fn authorities(path: &Path) -> Result<PathBuf, String> {
 }
 
 fn server(text: &str) -> Result<(String, u16), String> {
-    let wrong =
+    let server_error =
         || format!("{text:?} is not a valid server: write a host, or a host and a port, 10.0.0.5:3306");
-    let authority: http::uri::Authority = text.parse().map_err(|_| wrong())?;
+    let authority: http::uri::Authority = text.parse().map_err(|_| server_error())?;
     if authority.as_str().contains('@') || authority.host().is_empty() {
-        return Err(wrong());
+        return Err(server_error());
     }
     let has_port = authority.as_str().len() > authority.host().len();
     let port = match (authority.port_u16(), has_port) {
         (Some(port), _) => port,
         (None, false) => MySqlConfig::DEFAULT_PORT,
-        (None, true) => return Err(wrong()),
+        (None, true) => return Err(server_error()),
     };
     Ok((authority.host().to_owned(), port))
 }

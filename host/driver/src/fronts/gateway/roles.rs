@@ -24,7 +24,7 @@ pub(super) fn roles(node: &Node<'_>) -> Option<RolesConfig> {
 fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
     let mut fields = node.object()?;
     let example = "wss://auth.example.com";
-    let read = |text: &str| {
+    let parse_url = |text: &str| {
         // A WebSocket is opened by an HTTP request, so `ws` and `wss` are replaced with `http` and `https`.
         let text = match text.strip_prefix("ws") {
             Some(rest) => format!("http{rest}"),
@@ -38,7 +38,7 @@ fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
         }
         Ok(url)
     };
-    let url = fields.get_required("url", &format!("write {example}"), readers::parse_with(read));
+    let url = fields.get_required("url", &format!("write {example}"), readers::parse_with(parse_url));
     let fix = "write the code by which the authorization system knows the gateway";
     let app_code = fields.get_required("appCode", fix, readers::text);
     let fix = "write the secret of the code to a file, and name the file";

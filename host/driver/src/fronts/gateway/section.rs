@@ -130,8 +130,8 @@ fn tokens(node: &Node<'_>, has_accounts: bool) -> Option<TokensConfig> {
 fn endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
     let mut fields = node.object()?;
     let example = "https://usermanager:8080";
-    let read = |text: &str| url(text, EndpointConfig::DEFAULT_PATH, example);
-    let url = fields.get_required("url", &format!("write {example}"), readers::parse_with(read));
+    let parse_url = |text: &str| url(text, EndpointConfig::DEFAULT_PATH, example);
+    let url = fields.get_required("url", &format!("write {example}"), readers::parse_with(parse_url));
     let needs_authorities = url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
     let tls = upstream::client_tls(&mut fields, needs_authorities);
     let token_file = fields.get_optional("tokenFile", readers::file_with(token_file));
@@ -152,10 +152,10 @@ fn endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
 }
 
 fn token_file(path: &Path) -> Result<PathBuf, String> {
-    const MOST: u64 = 4096;
+    const TOKEN_SIZE_MAX: u64 = 4096;
     let name = path.display();
-    let text =
-        file::read_secret_to_string(path, MOST).map_err(|error| error.describe(path, "the token file"))?;
+    let text = file::read_secret_to_string(path, TOKEN_SIZE_MAX)
+        .map_err(|error| error.describe(path, "the token file"))?;
     let token = text.trim();
     if token.is_empty() || HeaderValue::from_str(token).is_err() || token.contains(char::is_whitespace) {
         return Err(format!("{name}: it contains no token: write it on one line"));

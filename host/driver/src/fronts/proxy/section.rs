@@ -86,16 +86,16 @@ fn spelling(node: &Node<'_>) -> Option<Vec<PointerPattern>> {
     }
     let mut fields = node.object()?;
     let fix = "write pointers to the objects that have the keys, [/Job/TaskGroups/*]";
-    let places = fields.get_required(
+    let parent_pointers = fields.get_required(
         "in",
         fix,
         readers::filled_list_of(fix, Node::parse::<PointerPattern>),
     );
     let fix = "write the keys, [Name, Count]";
     let keys = fields.get_required("keys", fix, readers::filled_list_of(fix, readers::text));
-    let (places, keys) = (places?, keys?);
-    let under = |place: &PointerPattern| keys.iter().map(|key| place.key(key)).collect::<Vec<_>>();
-    Some(places.iter().flat_map(under).collect())
+    let (parent_pointers, keys) = (parent_pointers?, keys?);
+    let under = |parent: &PointerPattern| keys.iter().map(|key| parent.key(key)).collect::<Vec<_>>();
+    Some(parent_pointers.iter().flat_map(under).collect())
 }
 
 fn stored(node: &Node<'_>) -> Option<StoredRoute> {

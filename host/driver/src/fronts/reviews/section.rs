@@ -67,8 +67,8 @@ fn webhooks(node: &Node<'_>, sections: SectionContext<'_>) -> Option<WebhooksCon
         None => {
             let why = "without `listen.tls`, the certificate and its authority are made in a Secret";
             fields.refuse("caBundle", why, "remove it, or write `listen.tls`");
-            let own = fields.get_or_default("certificate", own_certificate);
-            Some(CertificateConfig::Own(own))
+            let settings = fields.get_or_default("certificate", own_certificate);
+            Some(CertificateConfig::Own(settings))
         }
         Some(_) => {
             let why = "`listen.tls` names a certificate";

@@ -54,8 +54,8 @@ impl CollectorClient {
         let exchange = async {
             let response = sending.await.map_err(|error| chain(&error))?;
             let (head, body) = response.into_parts();
-            let received = Limited::new(body, REPLY_LIMIT).collect().await;
-            let body = received.map_err(|error| error.to_string())?.to_bytes();
+            let collected_body = Limited::new(body, REPLY_LIMIT).collect().await;
+            let body = collected_body.map_err(|error| error.to_string())?.to_bytes();
             Ok(Response::from_parts(head, body))
         };
         let limit = self.timeout;

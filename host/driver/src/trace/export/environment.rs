@@ -26,8 +26,8 @@ const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER
 pub(super) fn queue_size() -> usize {
     /// The default: 16,384 spans. Several thousand requests produce as many, and they take a few MiB of memory.
     const DEFAULT: usize = 16 * 1024;
-    let given = env::var(QUEUE_SIZE).ok().and_then(|size| size.parse().ok());
-    given.unwrap_or(DEFAULT)
+    let configured_size = env::var(QUEUE_SIZE).ok().and_then(|size| size.parse().ok());
+    configured_size.unwrap_or(DEFAULT)
 }
 
 /// Completes the configuration of the export from environment variables; returns `None` if nothing is exported.
@@ -44,14 +44,15 @@ fn complete_with(
     if variable(DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
         return Ok(None);
     }
-    let first = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, variable(name)?)));
+    let find_first =
+        |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, variable(name)?)));
     let config = match config {
         Some(config) => Some(config),
         None if variable(EXPORTER).is_some_and(|name| name == "none") => None,
         None => match endpoint(&variable)? {
             Some(endpoint) => Some(TracingConfig {
                 endpoint,
-                protocol: first(PROTOCOLS).map_or(Ok(TracingProtocol::default()), protocol)?,
+                protocol: find_first(PROTOCOLS).map_or(Ok(TracingProtocol::default()), protocol)?,
                 headers: Vec::new(),
                 sampling: None,
                 timeout: None,
@@ -64,7 +65,7 @@ fn complete_with(
         return Ok(None);
     };
     if config.timeout.is_none() {
-        config.timeout = first(TIMEOUTS).map(timeout).transpose()?;
+        config.timeout = find_first(TIMEOUTS).map(timeout).transpose()?;
     }
     Ok(Some(config))
 }
@@ -72,7 +73,7 @@ fn complete_with(
 /// Returns the URL of the collector. It is the value of `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` as it is, or else that of
 /// `OTEL_EXPORTER_OTLP_ENDPOINT` with the path for traces appended.
 fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, TracesError> {
-    let given = match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
+    let setting = match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
         (Some(url), _) => (TRACES_ENDPOINT, url),
         (None, Some(url)) => (
             ENDPOINT,
@@ -80,12 +81,12 @@ fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, Tr
         ),
         (None, None) => return Ok(None),
     };
-    let (name, url) = given;
+    let (name, url) = setting;
     let parsed: Option<Uri> = url.parse().ok();
     let is_http = |url: &Uri| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some();
     match parsed.filter(is_http) {
         Some(url) => Ok(Some(url)),
-        None => Err(wrong(
+        None => Err(variable_error(
             name,
             format!("{url:?} is not a valid URL; write http://collector:4318"),
         )),
@@ -94,17 +95,21 @@ fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, Tr
 
 fn protocol((name, value): (&'static str, String)) -> Result<TracingProtocol, TracesError> {
     let protocol = value.parse::<TracingProtocol>();
-    protocol.map_err(|error| wrong(name, format!("{error}, and the collector's port for HTTP, 4318")))
+    protocol
+        .map_err(|error| variable_error(name, format!("{error}, and the collector's port for HTTP, 4318")))
 }
 
 fn timeout((name, value): (&'static str, String)) -> Result<Duration, TracesError> {
     match value.parse() {
         Ok(milliseconds) => Ok(Duration::from_millis(milliseconds)),
-        Err(_) => Err(wrong(name, format!("{value:?} is not a number of milliseconds"))),
+        Err(_) => Err(variable_error(
+            name,
+            format!("{value:?} is not a number of milliseconds"),
+        )),
     }
 }
 
-fn wrong(variable: &'static str, reason: String) -> TracesError {
+fn variable_error(variable: &'static str, reason: String) -> TracesError {
     TracesError::Environment { variable, reason }
 }
 
@@ -112,12 +117,12 @@ fn wrong(variable: &'static str, reason: String) -> TracesError {
 mod tests {
     use super::*;
 
-    fn completed(
+    fn completed_config(
         variables: &[(&str, &str)],
     ) -> Result<Option<(String, TracingProtocol, Option<Duration>)>, String> {
         let variable = |name: &str| {
-            let found = variables.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
+            let pair = variables.iter().find(|(key, _)| *key == name);
+            pair.map(|(_, value)| (*value).to_owned())
         };
         match complete_with(None, variable) {
             Ok(config) => {
@@ -132,7 +137,7 @@ mod tests {
         use TracingProtocol::{HttpJson, HttpProtobuf};
         let url = "http://collector:4318";
         let traces = "http://collector:4318/v1/traces";
-        let own = "https://other/x";
+        let other_url = "https://other/x";
         for (variables, expected) in [
             (&[][..], None),
             (&[(ENDPOINT, url)], Some((traces, HttpProtobuf, None))),
@@ -141,8 +146,8 @@ mod tests {
                 Some((traces, HttpProtobuf, None)),
             ),
             (
-                &[(ENDPOINT, url), (TRACES_ENDPOINT, own)],
-                Some((own, HttpProtobuf, None)),
+                &[(ENDPOINT, url), (TRACES_ENDPOINT, other_url)],
+                Some((other_url, HttpProtobuf, None)),
             ),
             (
                 &[
@@ -156,7 +161,7 @@ mod tests {
             (&[(ENDPOINT, url), (EXPORTER, "none")], None),
         ] {
             let expected = expected.map(|(url, protocol, timeout)| (url.to_owned(), protocol, timeout));
-            assert_eq!(completed(variables), Ok(expected), "{variables:?}");
+            assert_eq!(completed_config(variables), Ok(expected), "{variables:?}");
         }
     }
 
@@ -177,7 +182,7 @@ mod tests {
                 "\"10s\" is not a number of milliseconds",
             ),
         ] {
-            let error = completed(variables).unwrap_err();
+            let error = completed_config(variables).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
     }

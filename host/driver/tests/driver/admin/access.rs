@@ -297,13 +297,13 @@ async fn a_token_file_is_reloaded_when_it_changes() {
     let config = AdminConfig::new(loopback()).with_tokens(tokens).unwrap();
     let driver = Setup::new(&[echo().await]).admin(config).start().await;
     let statuses = async || {
-        let mut found = [0; 2];
-        for (token, found) in [&first, &second].into_iter().zip(&mut found) {
+        let mut codes = [0; 2];
+        for (token, code) in [&first, &second].into_iter().zip(&mut codes) {
             let value = format!("Bearer {token}");
             let headers = [("authorization", &*value)];
-            *found = reply(&driver, "GET", "/v1/status", &headers).await.0;
+            *code = reply(&driver, "GET", "/v1/status", &headers).await.0;
         }
-        found
+        codes
     };
     assert_eq!(statuses().await, [200, 401]);
     write_token(&path, &second);
@@ -347,15 +347,15 @@ fn get(path: &str, headers: &[(&str, &str)]) -> Request<Body> {
 async fn certificates_identify_clients_of_the_admin_port() {
     let authority = FileAuthority::new();
     let strangers = FileAuthority::new();
-    let named = |authority: &FileAuthority, common_name: &str, alternative: &str| -> Identity {
+    let sign_named = |authority: &FileAuthority, common_name: &str, alternative: &str| -> Identity {
         let mut params = CertificateParams::new(vec![alternative.to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, common_name);
         authority.sign_with(common_name, params)
     };
-    let ops = named(&authority, "ops", "ops.example.com");
-    let board = named(&authority, "board", "board.example.com");
-    let other = named(&authority, "other", "other.example.com");
-    let stranger = named(&strangers, "ops", "ops.example.com");
+    let ops = sign_named(&authority, "ops", "ops.example.com");
+    let board = sign_named(&authority, "board", "board.example.com");
+    let other = sign_named(&authority, "other", "other.example.com");
+    let stranger = sign_named(&strangers, "ops", "ops.example.com");
     let server =
         ServerTls::of_admin_files(authority.sign("localhost"), Some(authority.file("ca.pem"))).unwrap();
     let clients = vec![

@@ -91,7 +91,7 @@ async fn a_slow_reply_delays_no_probe_and_no_connection() {
         .unwrap();
     let driver = Arc::new(Setup::new(&[echo().await]).start_with(host).await);
     let question = json!({"kind": "v4/application", "namespace": "n"}).to_string();
-    let asked = tokio::spawn({
+    let pending_reply = tokio::spawn({
         let driver = driver.clone();
         async move { driver.call("POST", "/v1/applies", question).await }
     });
@@ -105,7 +105,7 @@ async fn a_slow_reply_delays_no_probe_and_no_connection() {
     let request = request("GET", "/not/hooked", Body::empty());
     assert_eq!(driver.send(request).await.status(), 200);
     drop(release);
-    let (status, reply) = soon(asked).await.unwrap();
+    let (status, reply) = soon(pending_reply).await.unwrap();
     assert_eq!(status, 200, "{reply}");
     assert!(!gave_up.load(Ordering::SeqCst), "something waited for the reply");
 }
@@ -122,8 +122,8 @@ async fn request_bodies_and_parameters_have_size_limits() {
             .unwrap()
     };
     let long = |bytes: usize| format!("\"{}\"", "x".repeat(bytes));
-    let many = vec!["a=1"; 129].join("&");
-    for (what, request, status, part) in [
+    let parameters = vec!["a=1"; 129].join("&");
+    for (case, request, status, part) in [
         (
             "a long form",
             form("a".repeat((64 << 10) + 1)),
@@ -132,13 +132,18 @@ async fn request_bodies_and_parameters_have_size_limits() {
         ),
         (
             "a form with many fields",
-            form(many.clone()),
+            form(parameters.clone()),
             400,
             "more than 128 fields",
         ),
         (
             "many parameters",
-            called(READER, "GET", &format!("/v1/decisions?{many}"), Body::empty()),
+            called(
+                READER,
+                "GET",
+                &format!("/v1/decisions?{parameters}"),
+                Body::empty(),
+            ),
             400,
             "more than 128 fields",
         ),
@@ -161,8 +166,11 @@ async fn request_bodies_and_parameters_have_size_limits() {
             "role Admin",
         ),
     ] {
-        let (found, reply) = text(driver.send_to_admin(request).await).await;
-        assert!(found == status && reply.contains(part), "{what}: {found} {reply}");
+        let (reply_status, reply) = text(driver.send_to_admin(request).await).await;
+        assert!(
+            reply_status == status && reply.contains(part),
+            "{case}: {reply_status} {reply}"
+        );
     }
     let is_noted = |line: &str| line.contains("/sign-in") && line.contains("65536 bytes");
     assert!(
@@ -192,22 +200,25 @@ async fn one_token_cannot_take_all_streams_of_decisions() {
 #[tokio::test]
 async fn probes_are_answered_even_beyond_the_connection_limit_of_an_address() {
     let driver = Setup::new(&[echo().await]).start().await;
-    let mut held = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..400 {
-        held.push(soon(TcpStream::connect(driver.admin)).await.unwrap());
+        connections.push(soon(TcpStream::connect(driver.admin)).await.unwrap());
     }
     for (path, status, part) in [
         ("/healthz", 200, "ok"),
         ("/readyz", 200, "true"),
         ("/v1/status", 503, "too many connections of this client"),
     ] {
-        let (found, reply) = driver.ask(path).await;
-        assert!(found == status && reply.contains(part), "{path}: {found} {reply}");
+        let (reply_status, reply) = driver.ask(path).await;
+        assert!(
+            reply_status == status && reply.contains(part),
+            "{path}: {reply_status} {reply}"
+        );
     }
     let mut stream = soon(TcpStream::connect(driver.admin)).await.unwrap();
     write(&mut stream, "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert!(rest(&mut stream).await.contains("connection: close"));
-    drop(held);
+    drop(connections);
     until("the connections are closed", async || {
         driver.ask("/v1/status").await.0 == 200
     })
@@ -310,7 +321,7 @@ async fn no_route_shows_values_of_objects_to_readers() {
     })
     .await;
     let document: Value = serde_json::from_str(&get(READER, "/v1/openapi.json").await.1).unwrap();
-    let mut shown = 0;
+    let mut secret_reply_count = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         // The loop leaves out the routes whose reply is a stream of events, because such a reply has no end.
         if methods.get("get").is_none() || path.ends_with("/events") || path == "/v1/requests" {
@@ -319,9 +330,9 @@ async fn no_route_shows_values_of_objects_to_readers() {
         let path = path.replace("{uid}", "u1");
         let (_, reply) = get(READER, &path).await;
         assert!(!reply.contains("s3cret"), "{path}: {reply}");
-        shown += usize::from(get(ADMIN, &path).await.1.contains("s3cret"));
+        secret_reply_count += usize::from(get(ADMIN, &path).await.1.contains("s3cret"));
     }
     // The administrator sees the secret in the replies of three routes: one decision, the list of decisions, and the
     // list of candidates.
-    assert_eq!(shown, 3);
+    assert_eq!(secret_reply_count, 3);
 }

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::{
     guest::{Guest, GuestAnswer},
-    steering::{driver, good},
+    steering::{call_ok, driver},
 };
 use crate::{harness::application, tls::until};
 
@@ -34,30 +34,30 @@ async fn a_candidate_is_compared_with_its_stage_and_promoted() {
         std::fs::write(directory.path().join(name), guest.component()).unwrap();
     }
     let driver = driver(directory.path()).await;
-    let _: Applied = good(&driver, "POST", "/v1/definitions", CHAIN).await;
+    let _: Applied = call_ok(&driver, "POST", "/v1/definitions", CHAIN).await;
     assert_eq!(driver.post(application("good")).await.0, 200);
     until("the difference", async || {
-        let found: CandidateList = good(&driver, "GET", "/v1/candidates", "").await;
-        let [report] = &found.candidates[..] else {
-            panic!("there is one candidate: {found:?}");
+        let list: CandidateList = call_ok(&driver, "GET", "/v1/candidates", "").await;
+        let [report] = &list.candidates[..] else {
+            panic!("there is one candidate: {list:?}");
         };
         report.candidate.different == 1 && report.samples[0].candidate.message.as_deref() == Some("never")
     })
     .await;
 
     let stage = r#"{"stage":"applications/judge"}"#;
-    let planned: Applied = good(&driver, "POST", "/v1/promote?dryRun=true", stage).await;
+    let planned: Applied = call_ok(&driver, "POST", "/v1/promote?dryRun=true", stage).await;
     assert!(planned.dry_run);
     assert_eq!(driver.post(application("good")).await.0, 200);
-    let promoted: Applied = good(&driver, "POST", "/v1/promote", stage).await;
+    let promoted: Applied = call_ok(&driver, "POST", "/v1/promote", stage).await;
     assert_eq!(promoted.comparison.modules.len(), 2, "{promoted:?}");
     let (_, refusal) = driver.post(application("good")).await;
     assert!(refusal.contains("never"), "{refusal}");
-    let status: Status = good(&driver, "GET", "/v1/status", "").await;
+    let status: Status = call_ok(&driver, "GET", "/v1/status", "").await;
     let expected = Origin::Promoted {
         stage: "applications/judge".to_owned(),
     };
     assert_eq!((status.revision, status.origin), (3, expected));
-    let left: CandidateList = good(&driver, "GET", "/v1/candidates", "").await;
-    assert!(left.candidates.is_empty());
+    let remaining_list: CandidateList = call_ok(&driver, "GET", "/v1/candidates", "").await;
+    assert!(remaining_list.candidates.is_empty());
 }

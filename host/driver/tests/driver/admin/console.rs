@@ -46,7 +46,7 @@ impl ConsoleReply {
 }
 
 /// Sends a request with these headers, as a browser does; with `form`, it is a POST.
-async fn sent(
+async fn send(
     driver: &RunningDriver,
     path: &str,
     headers: &[(&str, &str)],
@@ -74,11 +74,11 @@ async fn sent(
     }
 }
 
-const OWN: (&str, &str) = ("sec-fetch-site", "same-origin");
+const SAME_ORIGIN: (&str, &str) = ("sec-fetch-site", "same-origin");
 
 async fn session(driver: &RunningDriver, token: &str) -> String {
     let form = format!("token={token}&next=%2Fhealth");
-    let reply = sent(driver, "/sign-in", &[OWN], Some(&form)).await;
+    let reply = send(driver, "/sign-in", &[SAME_ORIGIN], Some(&form)).await;
     assert_eq!(
         (reply.status, reply.header("location")),
         (303, "/health"),
@@ -112,7 +112,7 @@ async fn every_reply_has_security_headers() {
         ("/docs/nothing", 404),
         ("/nothing", 404),
     ] {
-        let reply = sent(&driver, path, &[], None).await;
+        let reply = send(&driver, path, &[], None).await;
         assert_eq!(reply.status, status, "{path}: {}", reply.body);
         assert_eq!(
             reply.header("content-security-policy"),
@@ -146,33 +146,33 @@ async fn every_reply_has_security_headers() {
 #[tokio::test]
 async fn assets_are_cached_by_browsers() {
     let driver = open().await;
-    let page = sent(&driver, "/health", &[], None).await.body;
+    let page = send(&driver, "/health", &[], None).await.body;
     let mut assets = 0;
     for part in page.split('"').filter(|part| part.starts_with("/assets/")) {
-        let reply = sent(&driver, part, &[], None).await;
+        let reply = send(&driver, part, &[], None).await;
         assert_eq!(reply.status, 200, "{part}");
         assert_eq!(
             reply.header("cache-control"),
             "public, max-age=31536000, immutable",
             "{part}"
         );
-        let old = format!("/assets/old/{}", part.rsplit_once('/').unwrap().1);
-        let reply = sent(&driver, &old, &[], None).await;
+        let old_path = format!("/assets/old/{}", part.rsplit_once('/').unwrap().1);
+        let reply = send(&driver, &old_path, &[], None).await;
         assert_eq!(
             (reply.status, reply.header("cache-control")),
             (200, "no-store"),
-            "{old}"
+            "{old_path}"
         );
         assets += 1;
     }
     assert_eq!(assets, 3);
-    assert_eq!(sent(&driver, "/assets/old/none.js", &[], None).await.status, 404);
+    assert_eq!(send(&driver, "/assets/old/none.js", &[], None).await.status, 404);
 }
 
 #[tokio::test]
 async fn a_session_lasts_from_sign_in_to_sign_out() {
     let driver = guarded().await;
-    let reply = sent(&driver, "/live?verdict=denied", &[], None).await;
+    let reply = send(&driver, "/live?verdict=denied", &[], None).await;
     assert_eq!(reply.status, 401);
     assert!(
         reply
@@ -181,23 +181,36 @@ async fn a_session_lasts_from_sign_in_to_sign_out() {
         "{}",
         reply.body
     );
-    let wrong = sent(&driver, "/sign-in", &[OWN], Some("token=nobody-has-this-one")).await;
-    assert_eq!((wrong.status, wrong.header("set-cookie")), (401, ""));
-    assert!(wrong.body.contains("This token is unknown"), "{}", wrong.body);
+    let wrong_token_reply = send(
+        &driver,
+        "/sign-in",
+        &[SAME_ORIGIN],
+        Some("token=nobody-has-this-one"),
+    )
+    .await;
+    assert_eq!(
+        (wrong_token_reply.status, wrong_token_reply.header("set-cookie")),
+        (401, "")
+    );
+    assert!(
+        wrong_token_reply.body.contains("This token is unknown"),
+        "{}",
+        wrong_token_reply.body
+    );
 
     let reader = session(&driver, READER).await;
     let admin = session(&driver, ADMIN).await;
     assert_ne!(reader, admin);
-    let page = sent(&driver, "/health", &[("cookie", &reader)], None).await;
+    let page = send(&driver, "/health", &[("cookie", &reader)], None).await;
     assert_eq!(page.status, 200);
     assert!(page.body.contains("token board, Read"), "{}", page.body);
     assert_eq!(
-        sent(&driver, "/v1/status", &[("cookie", &admin)], None)
+        send(&driver, "/v1/status", &[("cookie", &admin)], None)
             .await
             .status,
         401
     );
-    let unknown = sent(&driver, "/health", &[("cookie", "admittance=0123")], None).await;
+    let unknown = send(&driver, "/health", &[("cookie", "admittance=0123")], None).await;
     assert_eq!(unknown.status, 401);
     assert!(
         unknown.body.contains("Your session has ended"),
@@ -207,17 +220,23 @@ async fn a_session_lasts_from_sign_in_to_sign_out() {
 
     let key = form_key(&page.body);
     let form = format!("form_key={key}");
-    let out = sent(&driver, "/sign-out", &[OWN, ("cookie", &reader)], Some(&form)).await;
-    assert_eq!(out.status, 200, "{}", out.body);
-    assert!(out.header("set-cookie").contains("Max-Age=0"));
+    let sign_out_reply = send(
+        &driver,
+        "/sign-out",
+        &[SAME_ORIGIN, ("cookie", &reader)],
+        Some(&form),
+    )
+    .await;
+    assert_eq!(sign_out_reply.status, 200, "{}", sign_out_reply.body);
+    assert!(sign_out_reply.header("set-cookie").contains("Max-Age=0"));
     assert_eq!(
-        sent(&driver, "/health", &[("cookie", &reader)], None)
+        send(&driver, "/health", &[("cookie", &reader)], None)
             .await
             .status,
         401
     );
     assert_eq!(
-        sent(&driver, "/health", &[("cookie", &admin)], None).await.status,
+        send(&driver, "/health", &[("cookie", &admin)], None).await.status,
         200
     );
 }
@@ -226,22 +245,22 @@ async fn a_session_lasts_from_sign_in_to_sign_out() {
 async fn pages_of_other_sites_cannot_use_the_console() {
     let driver = guarded().await;
     let cookie = session(&driver, ADMIN).await;
-    let own = format!("http://{}", driver.admin);
+    let own_origin = format!("http://{}", driver.admin);
     let other_port = "http://127.0.0.1:1";
-    let page = sent(&driver, "/health", &[("cookie", &cookie)], None).await.body;
+    let page = send(&driver, "/health", &[("cookie", &cookie)], None).await.body;
     let form = format!("form_key={}", form_key(&page));
     type Row<'r> = (&'r [(&'r str, &'r str)], u16, u16);
     // (headers, expected status of the reply to a page request, expected status of the reply to a form)
     let table: [Row<'_>; 11] = [
-        (&[OWN], 200, 200),
-        (&[OWN, ("origin", &own)], 200, 200),
+        (&[SAME_ORIGIN], 200, 200),
+        (&[SAME_ORIGIN, ("origin", &own_origin)], 200, 200),
         // The console's pages tell browsers to send no referrer. Browsers then send the forms of these pages with
         // `Origin: null`.
-        (&[OWN, ("origin", "null")], 200, 200),
+        (&[SAME_ORIGIN, ("origin", "null")], 200, 200),
         (&[("sec-fetch-site", "none")], 200, 403),
         (&[], 200, 403),
         // Old browsers send no header but `Origin`.
-        (&[("origin", &own)], 200, 200),
+        (&[("origin", &own_origin)], 200, 200),
         (&[("origin", "null")], 403, 403),
         (&[("origin", other_port)], 403, 403),
         (
@@ -265,16 +284,16 @@ async fn pages_of_other_sites_cannot_use_the_console() {
     for (headers, of_page, of_form) in table {
         let cookie = session(&driver, ADMIN).await;
         let headers = [headers, &[("cookie", &*cookie)]].concat();
-        let page = sent(&driver, "/health", &headers, None).await;
+        let page = send(&driver, "/health", &headers, None).await;
         assert_eq!(page.status, of_page, "{headers:?}");
-        let own_page = sent(&driver, "/health", &[OWN, ("cookie", &cookie)], None)
+        let own_page = send(&driver, "/health", &[SAME_ORIGIN, ("cookie", &cookie)], None)
             .await
             .body;
         let form = format!("form_key={}", form_key(&own_page));
-        let reply = sent(&driver, "/sign-out", &headers, Some(&form)).await;
+        let reply = send(&driver, "/sign-out", &headers, Some(&form)).await;
         assert_eq!(reply.status, of_form, "{headers:?}: {}", reply.body);
         let token = format!("token={ADMIN}");
-        let signed_in = sent(&driver, "/sign-in", &headers, Some(&token)).await;
+        let signed_in = send(&driver, "/sign-in", &headers, Some(&token)).await;
         assert_eq!(
             signed_in.status,
             if of_form == 200 { 303 } else { 403 },
@@ -283,14 +302,20 @@ async fn pages_of_other_sites_cannot_use_the_console() {
     }
     let other = session(&driver, ADMIN).await;
     for form in [&*form, "", "form_key="] {
-        let reply = sent(&driver, "/sign-out", &[OWN, ("cookie", &other)], Some(form)).await;
+        let reply = send(
+            &driver,
+            "/sign-out",
+            &[SAME_ORIGIN, ("cookie", &other)],
+            Some(form),
+        )
+        .await;
         assert_eq!(reply.status, 400, "{form:?}");
         assert!(reply.body.contains("open it again"), "{}", reply.body);
     }
     // The user follows a link on another site, so the browser sends no cookie. The reply makes the browser request the
     // same URL again, this time with the cookie.
     let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
-    let reply = sent(&driver, "/live?chain=a&stage=b", &link, None).await;
+    let reply = send(&driver, "/live?chain=a&stage=b", &link, None).await;
     assert_eq!(reply.status, 200);
     assert!(
         reply
@@ -304,10 +329,10 @@ async fn pages_of_other_sites_cannot_use_the_console() {
 #[tokio::test]
 async fn a_console_without_tokens_is_only_for_loopback() {
     let driver = open().await;
-    let page = sent(&driver, "/health", &[], None).await;
+    let page = send(&driver, "/health", &[], None).await;
     assert!(page.body.contains("loopback, Admin"), "{}", page.body);
     assert!(!page.body.contains("Sign out"), "{}", page.body);
-    assert_eq!(sent(&driver, "/sign-in", &[], None).await.header("location"), "/");
+    assert_eq!(send(&driver, "/sign-in", &[], None).await.header("location"), "/");
     // A page could make its own host name resolve to this machine (DNS rebinding), so such a host is refused.
     let request = Request::get("/health").header("host", "console.example.com");
     let response = driver.send_to_admin(request.body(Body::empty()).unwrap()).await;
@@ -321,9 +346,9 @@ async fn a_console_without_tokens_is_only_for_loopback() {
         .start()
         .await;
     for path in ["/live", "/health", "/sign-in"] {
-        let reply = sent(&driver, path, &[], None).await;
+        let reply = send(&driver, path, &[], None).await;
         let reply = match reply.status {
-            303 => sent(&driver, reply.header("location"), &[], None).await,
+            303 => send(&driver, reply.header("location"), &[], None).await,
             _ => reply,
         };
         assert_eq!(reply.status, 403, "{path}");

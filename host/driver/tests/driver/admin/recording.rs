@@ -30,7 +30,7 @@ async fn requests_are_recorded_when_they_are_answered() {
         driver.post(application(name)).await;
     }
     let lines = lines(response.into_body()).await;
-    let of = |line: &Value| {
+    let summary = |line: &Value| {
         let object = &line["request"]["object"];
         (
             object["metadata"]["name"].clone(),
@@ -43,7 +43,7 @@ async fn requests_are_recorded_when_they_are_answered() {
         (Value::from("good"), redacted.clone(), Value::from(true)),
         (Value::from("bad"), redacted, Value::from(false)),
     ];
-    assert_eq!(lines.iter().map(of).collect::<Vec<_>>(), expected);
+    assert_eq!(lines.iter().map(summary).collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ pub(super) async fn driver(directory: &Path) -> RunningDriver {
     Setup::new(&[echo().await]).steered(directory).start().await
 }
 
-pub(super) async fn good<T: serde::de::DeserializeOwned>(
+pub(super) async fn call_ok<T: serde::de::DeserializeOwned>(
     driver: &RunningDriver,
     method: &str,
     path: &str,
@@ -52,16 +52,16 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
     let files = || fs::read_dir(directory.path().join("chains")).unwrap().count();
-    let status = async || good::<Status>(&driver, "GET", "/v1/status", "").await;
+    let status = async || call_ok::<Status>(&driver, "GET", "/v1/status", "").await;
 
-    let applied: Applied = good(&driver, "POST", "/v1/definitions?dryRun=true", chain("pods", "a")).await;
+    let applied: Applied = call_ok(&driver, "POST", "/v1/definitions?dryRun=true", chain("pods", "a")).await;
     assert!(applied.dry_run);
     assert_eq!(applied.definitions[0].id, "AdmissionChain/pods");
     assert_eq!(applied.definitions[0].effect, AppliedEffect::Created);
     assert_eq!((status().await.revision, files()), (1, 0));
 
     let both = [chain("pods", "a"), chain("jobs", "a")].join("---\n");
-    let applied: Applied = good(&driver, "POST", "/v1/definitions", both).await;
+    let applied: Applied = call_ok(&driver, "POST", "/v1/definitions", both).await;
     assert_eq!((applied.revision, applied.dry_run), (2, false));
     let live = status().await;
     assert_eq!((live.revision, live.origin), (2, Origin::Applied));
@@ -80,7 +80,7 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
             }],
         },
     });
-    let applied: Applied = good(&driver, "POST", "/v1/definitions", json.to_string()).await;
+    let applied: Applied = call_ok(&driver, "POST", "/v1/definitions", json.to_string()).await;
     assert_eq!(applied.definitions[0].effect, AppliedEffect::Changed);
     assert_eq!(applied.revision, 3);
     assert!(
@@ -88,37 +88,52 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
         "{applied:?}"
     );
 
-    let all: DefinitionList = good(&driver, "GET", "/v1/definitions", "").await;
-    let mut names: Vec<_> = all.definitions.iter().map(|found| &*found.id.name).collect();
+    let all_definitions: DefinitionList = call_ok(&driver, "GET", "/v1/definitions", "").await;
+    let mut names: Vec<_> = all_definitions
+        .definitions
+        .iter()
+        .map(|definition| &*definition.id.name)
+        .collect();
     names.sort_unstable();
     assert_eq!(names, ["jobs", "pods"]);
-    let one: DefinitionList = good(&driver, "GET", "/v1/definitions/AdmissionChain/pods", "").await;
-    assert_eq!(one.definitions.len(), 1);
-    assert_eq!(one.definitions[0].text.trim(), chain("pods", "a").trim());
-    let chain = one.definitions[0].chain.as_ref().map(ToString::to_string);
+    let pods_definitions: DefinitionList =
+        call_ok(&driver, "GET", "/v1/definitions/AdmissionChain/pods", "").await;
+    assert_eq!(pods_definitions.definitions.len(), 1);
+    assert_eq!(
+        pods_definitions.definitions[0].text.trim(),
+        chain("pods", "a").trim()
+    );
+    let chain = pods_definitions.definitions[0]
+        .chain
+        .as_ref()
+        .map(ToString::to_string);
     assert_eq!(chain.as_deref(), Some("Mutating:pods"));
-    let candidates: CandidateList = good(&driver, "GET", "/v1/candidates", "").await;
+    let candidates: CandidateList = call_ok(&driver, "GET", "/v1/candidates", "").await;
     assert!(candidates.candidates.is_empty());
 
-    let history: RevisionList = good(&driver, "GET", "/v1/history", "").await;
+    let history: RevisionList = call_ok(&driver, "GET", "/v1/history", "").await;
     let numbers: Vec<_> = history
         .revisions
         .iter()
-        .map(|listed| listed.revision.number)
+        .map(|entry| entry.revision.number)
         .collect();
     assert_eq!(numbers, [3, 2, 1]);
-    let detail: RevisionDetail = good(&driver, "GET", "/v1/history/2", "").await;
+    let detail: RevisionDetail = call_ok(&driver, "GET", "/v1/history/2", "").await;
     assert!(detail.files.iter().any(|file| file.text.contains("name: jobs")));
-    let diff: Comparison = good(&driver, "GET", "/v1/diff?from=2&to=3", "").await;
+    let diff: Comparison = call_ok(&driver, "GET", "/v1/diff?from=2&to=3", "").await;
     assert!(diff.text.contains("https://127.0.0.1:1/b"), "{diff:?}");
 
-    let back: Revision = good(&driver, "POST", "/v1/rollback", r#"{"revision":2}"#).await;
-    assert_eq!((back.number, &back.origin), (4, &Origin::RolledBack { to: 2 }));
+    let rollback: Revision = call_ok(&driver, "POST", "/v1/rollback", r#"{"revision":2}"#).await;
+    assert_eq!(
+        (rollback.number, &rollback.origin),
+        (4, &Origin::RolledBack { to: 2 })
+    );
     let live = status().await;
     assert_eq!(live.origin, Origin::RolledBack { to: 2 });
     assert_eq!((live.revision, live.by.as_deref()), (4, Some("loopback")));
-    let one: DefinitionList = good(&driver, "GET", "/v1/definitions/AdmissionChain/pods", "").await;
-    assert_eq!(one.rolled_back_to, Some(2));
+    let pods_after_rollback: DefinitionList =
+        call_ok(&driver, "GET", "/v1/definitions/AdmissionChain/pods", "").await;
+    assert_eq!(pods_after_rollback.rolled_back_to, Some(2));
     let (code, reply) = driver
         .call("GET", "/v1/definitions/AdmissionChain/other", "")
         .await;
@@ -127,7 +142,7 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
         reply.to_string().contains("a rollback to revision 2 is live"),
         "{reply}"
     );
-    let deleted: Applied = good(&driver, "DELETE", "/v1/definitions/AdmissionChain/jobs", "").await;
+    let deleted: Applied = call_ok(&driver, "DELETE", "/v1/definitions/AdmissionChain/jobs", "").await;
     assert_eq!(deleted.definitions[0].effect, AppliedEffect::Deleted);
     let live = status().await;
     let chains: Vec<_> = live.chains.iter().map(|chain| &*chain.name).collect();
@@ -138,8 +153,8 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
 async fn invalid_requests_to_the_admin_api_are_refused() {
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
-    let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
-    let wrong = chain("jobs", "a").replace("protocol", "protokoll");
+    let _: Applied = call_ok(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
+    let misspelled_chain = chain("jobs", "a").replace("protocol", "protokoll");
     let missing = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: { name: jobs }
@@ -153,7 +168,7 @@ spec:
             "POST",
             "/v1/definitions?name=jobs.yaml",
             "",
-            &*wrong,
+            &*misspelled_chain,
             422,
             "jobs.yaml:",
         ),
@@ -318,7 +333,7 @@ spec:
             "{method} {path}: {reply:?}"
         );
     }
-    let status: Status = good(&driver, "GET", "/v1/status", "").await;
+    let status: Status = call_ok(&driver, "GET", "/v1/status", "").await;
     assert_eq!(status.revision, 2, "nothing of it had an effect");
 }
 
@@ -326,7 +341,7 @@ spec:
 async fn reports_explain_why_the_newest_definitions_are_not_live() {
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
-    let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
+    let _: Applied = call_ok(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
     assert_eq!(driver.status().await["problem"], Value::Null);
     let file = directory.path().join("chains/broken.yaml");
     fs::write(&file, chain("jobs", "a").replace("stages", "stagees")).unwrap();
@@ -353,11 +368,11 @@ async fn reports_explain_why_the_newest_definitions_are_not_live() {
 async fn a_stage_can_be_disabled_without_a_history() {
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
-    let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
+    let _: Applied = call_ok(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
     fs::remove_dir_all(directory.path().join("history")).unwrap();
     fs::write(directory.path().join("history"), "").unwrap();
     let request = r#"{"stage":"pods/hook","expiresIn":60,"reason":"x","audit":true}"#;
-    let switched: Switched = good(&driver, "POST", "/v1/stages/disable", request).await;
+    let switched: Switched = call_ok(&driver, "POST", "/v1/stages/disable", request).await;
     assert!(switched.not_kept.unwrap().contains("history"));
     let status = driver.status().await;
     let disabled = &status["chains"][1]["stages"][0]["disabled"];
@@ -366,7 +381,7 @@ async fn a_stage_can_be_disabled_without_a_history() {
         (&json!("loopback"), &json!(true)),
         "{status}"
     );
-    let switched: Switched = good(&driver, "POST", "/v1/stages/enable", r#"{"stage":"pods/hook"}"#).await;
+    let switched: Switched = call_ok(&driver, "POST", "/v1/stages/enable", r#"{"stage":"pods/hook"}"#).await;
     assert_eq!(switched.disabled.reason, "x");
     assert_eq!(
         driver.status().await["chains"][1]["stages"][0]["disabled"],
@@ -380,12 +395,12 @@ async fn a_stage_can_be_disabled_without_a_history() {
 async fn a_rollback_that_cannot_be_recorded_is_refused() {
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
-    let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
+    let _: Applied = call_ok(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
     fs::remove_dir_all(directory.path().join("history")).unwrap();
     fs::write(directory.path().join("history"), "").unwrap();
     let (status, reply) = driver.call("POST", "/v1/rollback", r#"{"revision":1}"#).await;
     assert_eq!(status, 503, "{reply}");
-    let live: Status = good(&driver, "GET", "/v1/status", "").await;
+    let live: Status = call_ok(&driver, "GET", "/v1/status", "").await;
     assert_eq!(live.revision, 2);
 }
 
@@ -394,7 +409,7 @@ async fn the_audit_log_names_the_user_of_each_change() {
     let log = crate::log::TestLog::of_audits();
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
-    let _: Applied = good(
+    let _: Applied = call_ok(
         &driver,
         "POST",
         "/v1/definitions?name=audited.yaml",
@@ -408,7 +423,7 @@ async fn the_audit_log_names_the_user_of_each_change() {
             .0,
         404
     );
-    let _: Status = good(&driver, "GET", "/v1/status", "").await;
+    let _: Status = call_ok(&driver, "GET", "/v1/status", "").await;
     let audit: Vec<_> = log
         .text()
         .lines()

@@ -9,7 +9,7 @@ use rustls_pki_types::ServerName;
 use tempfile::TempDir;
 use tokio_rustls::TlsConnector;
 
-use super::{DONE, PREFIX, ROUTE, definition};
+use super::{PREFIX, ROUTE, SUCCESS_REPLY, definition};
 use crate::{
     harness::{Setup, echo, request, soon, text},
     log::TestLog,
@@ -31,7 +31,7 @@ async fn requests_for_definitions_are_logged_and_counted() {
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
     let (log, _listening) = TestLog::of_this_thread();
-    assert_eq!(driver.define("POST", ROUTE, body.clone()).await.1, DONE);
+    assert_eq!(driver.define("POST", ROUTE, body.clone()).await.1, SUCCESS_REPLY);
     driver.define("POST", ROUTE, body).await;
     driver.define("POST", ROUTE, "{").await;
     driver.data("GET", "/admissionwebhooks").await;
@@ -100,7 +100,7 @@ async fn the_status_names_the_certificate_of_the_client_that_made_a_change() {
     let mut request = request("POST", &format!("{PREFIX}{ROUTE}"), Body::from(body));
     request.headers_mut().insert("host", "localhost".parse().unwrap());
     let (_, answer) = text(soon(sender.send_request(request)).await.unwrap()).await;
-    assert_eq!(answer, DONE);
+    assert_eq!(answer, SUCCESS_REPLY);
     let (_, status) = driver.call("GET", "/v1/status", "").await;
     assert_eq!(status["by"], "certificate rcgen self signed cert");
 }

@@ -3,7 +3,7 @@ use std::fs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{DONE, ROUTE, definition, refusal, refusals::driver};
+use super::{ROUTE, SUCCESS_REPLY, definition, refusal, refusals::driver};
 use crate::harness::{Setup, echo};
 
 const BY_HAND: &str = "# Sidecars, as agreed.
@@ -64,7 +64,7 @@ async fn definitions_written_by_hand_can_be_changed() {
     }
     let driver = setup.start().await;
 
-    let all = driver.data("GET", "/admissionwebhooks").await;
+    let all_definitions = driver.data("GET", "/admissionwebhooks").await;
     let summary = |object: &Value| {
         json!([
             object["kind"],
@@ -73,10 +73,10 @@ async fn definitions_written_by_hand_can_be_changed() {
             object["resourcesRef"]["kind"]
         ])
     };
-    let found: Vec<_> = all.as_array().unwrap().iter().map(summary).collect();
+    let summaries: Vec<_> = all_definitions.as_array().unwrap().iter().map(summary).collect();
     let never = "0001-01-01T00:00:00Z";
     assert_eq!(
-        found,
+        summaries,
         [
             json!(["admissionwebhook", "images", never, "Deployment"]),
             json!(["admissionwebhook", "listed", never, "Deployment"]),
@@ -86,7 +86,7 @@ async fn definitions_written_by_hand_can_be_changed() {
     );
 
     let update = |name: &str, fields: Value| {
-        let mut body = all
+        let mut body = all_definitions
             .as_array()
             .unwrap()
             .iter()
@@ -102,7 +102,7 @@ async fn definitions_written_by_hand_can_be_changed() {
         "sidecars",
         json!({"resourcesRef": {"operation": "Create", "kind": "process"}}),
     );
-    assert_eq!(driver.define("PUT", ROUTE, body).await.1, DONE);
+    assert_eq!(driver.define("PUT", ROUTE, body).await.1, SUCCESS_REPLY);
     let text = fs::read_to_string(chains.join("a.yaml")).unwrap();
     assert!(text.contains("\"process\"") && !text.contains("agreed"), "{text}");
 
@@ -110,7 +110,7 @@ async fn definitions_written_by_hand_can_be_changed() {
         "images",
         json!({"resourcesRef": {"operation": "Create", "kind": "Service"}}),
     );
-    assert_eq!(driver.define("PUT", ROUTE, body).await.1, DONE);
+    assert_eq!(driver.define("PUT", ROUTE, body).await.1, SUCCESS_REPLY);
     let text = fs::read_to_string(chains.join("b.yaml")).unwrap();
     let resource: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(resource["kind"], "AdmissionWebhookConfiguration");
@@ -171,7 +171,7 @@ async fn definitions_written_by_hand_can_be_changed() {
     for name in ["images", "sidecars"] {
         assert_eq!(
             driver.define("DELETE", &format!("{ROUTE}/{name}"), "").await.1,
-            DONE
+            SUCCESS_REPLY
         );
     }
     assert_eq!(
@@ -197,12 +197,18 @@ async fn an_invalid_definition_can_be_corrected_and_does_not_block_others() {
     fs::write(&file, &broken).unwrap();
     let mut new = definition("new", "https://h.example");
     new["resourcesRef"]["kind"] = json!("Deployment");
-    assert_eq!(driver.define("POST", ROUTE, new.to_string()).await.1, DONE);
+    assert_eq!(
+        driver.define("POST", ROUTE, new.to_string()).await.1,
+        SUCCESS_REPLY
+    );
     assert_eq!(driver.live().await, ["defaultGroup/new", "defaultGroup/there"]);
-    let found = driver.data("GET", &format!("{ROUTE}/broken")).await;
-    assert_eq!(found["admissionWebhooks"][0]["clientConfig"]["url"], "x");
+    let stored_definition = driver.data("GET", &format!("{ROUTE}/broken")).await;
+    assert_eq!(
+        stored_definition["admissionWebhooks"][0]["clientConfig"]["url"],
+        "x"
+    );
     let mended = broken.replace("\"x\"", "\"https://h.example\"");
-    assert_eq!(driver.define("PUT", ROUTE, mended).await.1, DONE);
+    assert_eq!(driver.define("PUT", ROUTE, mended).await.1, SUCCESS_REPLY);
     assert_eq!(
         driver.live().await,
         ["defaultGroup/broken", "defaultGroup/new", "defaultGroup/there"]

@@ -3,7 +3,7 @@ use std::fs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{BUNDLE, DONE, ROUTE, definition, refusal};
+use super::{BUNDLE, ROUTE, SUCCESS_REPLY, definition, refusal};
 use crate::harness::{RunningDriver, Setup, echo};
 
 pub(super) async fn driver(directory: &TempDir) -> RunningDriver {
@@ -12,8 +12,11 @@ pub(super) async fn driver(directory: &TempDir) -> RunningDriver {
         .limits(|limits| limits.body = 64 * 1024)
         .start()
         .await;
-    let there = definition("there", "https://h.example").to_string();
-    assert_eq!(driver.define("POST", ROUTE, there).await.1, DONE);
+    let existing_definition = definition("there", "https://h.example").to_string();
+    assert_eq!(
+        driver.define("POST", ROUTE, existing_definition).await.1,
+        SUCCESS_REPLY
+    );
     driver
 }
 
@@ -44,8 +47,8 @@ async fn invalid_definitions_are_refused() {
         files.map(|file| file.unwrap().path()).collect::<Vec<_>>()
     };
     let before = files();
-    let there = format!("{ROUTE}/there");
-    let absent = format!("{ROUTE}/absent");
+    let existing_path = format!("{ROUTE}/there");
+    let absent_path = format!("{ROUTE}/absent");
     const PARAMETERS: &str = "there is some error in the parameters: ";
     let no_base64 = "this is not base64: Invalid symbol 37, offset 0.; write the base64 of a PEM file, `base64 -w0 ca.pem`";
     // (method, path, body, expected code, expected message without the program's name at its start)
@@ -102,14 +105,14 @@ async fn invalid_definitions_are_refused() {
         ),
         (
             "DELETE",
-            &absent,
+            &absent_path,
             String::new(),
             1_405_202,
             "admission not exist: there is no defaultGroup/absent".to_owned(),
         ),
         (
             "GET",
-            &absent,
+            &absent_path,
             String::new(),
             1_405_200,
             "admission not exist: there is no defaultGroup/absent".to_owned(),
@@ -351,7 +354,7 @@ async fn invalid_definitions_are_refused() {
     }
     assert_eq!(files(), before);
     assert_eq!(
-        driver.data("GET", &there).await["admissionWebhooks"][0]["clientConfig"]["url"],
+        driver.data("GET", &existing_path).await["admissionWebhooks"][0]["clientConfig"]["url"],
         "https://h.example"
     );
     let (_, status) = driver.call("GET", "/v1/status", "").await;

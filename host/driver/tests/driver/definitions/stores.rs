@@ -12,10 +12,10 @@ use admittance::{
     admission::async_trait,
     definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, FileStore, StoreError},
 };
-use admittance_driver::{DefinitionFiles, DefinitionPlace};
+use admittance_driver::{DefinitionFiles, DefinitionLocation};
 use tempfile::TempDir;
 
-use super::{DONE, ROUTE, definition, refusal};
+use super::{ROUTE, SUCCESS_REPLY, definition, refusal};
 use crate::harness::{RunningDriver, Setup, echo};
 
 /// A change that another program makes to a file right before the driver commits its own: the path of the file, and its
@@ -111,61 +111,79 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     let directory = TempDir::new().unwrap();
     let store = ContestedStore::new(directory.path());
     let driver = store.driver().await;
-    let one = format!("{ROUTE}/w");
-    let at = |url: &str| definition("w", url).to_string();
+    let definition_path = format!("{ROUTE}/w");
+    let definition_at = |url: &str| definition("w", url).to_string();
     let url = async || {
-        let found = driver.data("GET", &one).await;
-        found["admissionWebhooks"][0]["clientConfig"]["url"].clone()
+        let stored_definition = driver.data("GET", &definition_path).await;
+        stored_definition["admissionWebhooks"][0]["clientConfig"]["url"].clone()
     };
     let id = DefinitionId {
         kind: "admissionwebhook".to_owned(),
         name: "defaultGroup/w".to_owned(),
     };
     let file = store.path_for(&id).unwrap();
-    store.contest(vec![(file.clone(), Some(at("https://theirs.example")))]);
-    let (_, answer) = driver.define("POST", ROUTE, at("https://ours.example")).await;
+    store.contest(vec![(
+        file.clone(),
+        Some(definition_at("https://theirs.example")),
+    )]);
+    let (_, answer) = driver
+        .define("POST", ROUTE, definition_at("https://ours.example"))
+        .await;
     assert_eq!(refusal(&answer).0, 1_405_201);
     assert_eq!(url().await, "https://theirs.example");
 
-    let labelled =
-        at("https://theirs.example").replace("\"name\":\"w\"", "\"name\":\"w\",\"labels\":{\"a\":\"b\"}");
+    let labelled = definition_at("https://theirs.example")
+        .replace("\"name\":\"w\"", "\"name\":\"w\",\"labels\":{\"a\":\"b\"}");
     assert!(labelled.contains("labels"));
     store.contest(vec![(file.clone(), Some(labelled))]);
     assert_eq!(
-        driver.define("PUT", ROUTE, at("https://ours.example")).await.1,
-        DONE
+        driver
+            .define("PUT", ROUTE, definition_at("https://ours.example"))
+            .await
+            .1,
+        SUCCESS_REPLY
     );
     assert_eq!(url().await, "https://ours.example");
-    assert_eq!(driver.data("GET", &one).await["metadata"]["labels"]["a"], "b");
+    assert_eq!(
+        driver.data("GET", &definition_path).await["metadata"]["labels"]["a"],
+        "b"
+    );
 
     let before = fs::read_to_string(&file).unwrap();
     store.contest(vec![(file.clone(), None)]);
-    let (_, answer) = driver.define("PUT", ROUTE, at("https://ours.example/more")).await;
+    let (_, answer) = driver
+        .define("PUT", ROUTE, definition_at("https://ours.example/more"))
+        .await;
     assert_eq!(refusal(&answer).0, 1_405_202);
     fs::write(&file, before).unwrap();
     store.contest(vec![(file.clone(), None)]);
-    let (_, answer) = driver.define("DELETE", &one, "").await;
+    let (_, answer) = driver.define("DELETE", &definition_path, "").await;
     assert_eq!(refusal(&answer).0, 1_405_202);
 
-    fs::write(&file, at("https://theirs.example")).unwrap();
-    let theirs = |number: usize| {
+    fs::write(&file, definition_at("https://theirs.example")).unwrap();
+    let their_change = |number: usize| {
         (
             file.clone(),
-            Some(at(&format!("https://theirs.example/{number}"))),
+            Some(definition_at(&format!("https://theirs.example/{number}"))),
         )
     };
-    store.contest((0..5).map(theirs).collect());
-    let (_, answer) = driver.define("PUT", ROUTE, at("https://ours.example")).await;
+    store.contest((0..5).map(their_change).collect());
+    let (_, answer) = driver
+        .define("PUT", ROUTE, definition_at("https://ours.example"))
+        .await;
     let (code, message) = refusal(&answer);
     assert_eq!(code, 1_405_200);
     assert!(
         message.contains("was changed by someone else meanwhile"),
         "{message}"
     );
-    store.contest((5..9).map(theirs).collect());
+    store.contest((5..9).map(their_change).collect());
     assert_eq!(
-        driver.define("PUT", ROUTE, at("https://ours.example")).await.1,
-        DONE
+        driver
+            .define("PUT", ROUTE, definition_at("https://ours.example"))
+            .await
+            .1,
+        SUCCESS_REPLY
     );
     assert_eq!(url().await, "https://ours.example");
 }
@@ -176,14 +194,14 @@ async fn changes_are_refused_while_the_store_is_unavailable() {
     let store = ContestedStore::new(directory.path());
     let driver = store.driver().await;
     let body = || definition("w", "https://h.example").to_string();
-    let one = format!("{ROUTE}/w");
-    assert_eq!(driver.define("POST", ROUTE, body()).await.1, DONE);
+    let definition_path = format!("{ROUTE}/w");
+    assert_eq!(driver.define("POST", ROUTE, body()).await.1, SUCCESS_REPLY);
     store.0.is_lost.store(true, Ordering::Relaxed);
     for (method, path, body) in [
         ("POST", ROUTE, body()),
         ("PUT", ROUTE, body()),
-        ("DELETE", one.as_str(), String::new()),
-        ("GET", &one, String::new()),
+        ("DELETE", definition_path.as_str(), String::new()),
+        ("GET", &definition_path, String::new()),
         ("GET", "/admissionwebhooks", String::new()),
     ] {
         let (status, answer) = driver.define(method, path, body).await;
@@ -196,8 +214,11 @@ async fn changes_are_refused_while_the_store_is_unavailable() {
     }
     assert_eq!(driver.live().await, ["defaultGroup/w"]);
     store.0.is_lost.store(false, Ordering::Relaxed);
-    assert_eq!(driver.define("PUT", ROUTE, body()).await.1, DONE);
-    assert_eq!(driver.define("DELETE", &one, "").await.1, DONE);
+    assert_eq!(driver.define("PUT", ROUTE, body()).await.1, SUCCESS_REPLY);
+    assert_eq!(
+        driver.define("DELETE", &definition_path, "").await.1,
+        SUCCESS_REPLY
+    );
 }
 
 #[tokio::test]
@@ -217,16 +238,16 @@ async fn a_missing_directory_does_not_remove_its_definitions() {
         assert!(message.contains(chains.to_str().unwrap()), "{message}");
     }
     fs::rename(&away, &chains).unwrap();
-    assert_eq!(driver.define("POST", ROUTE, body()).await.1, DONE);
+    assert_eq!(driver.define("POST", ROUTE, body()).await.1, SUCCESS_REPLY);
 }
 
 #[tokio::test]
 async fn a_change_is_refused_without_a_writable_store() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("one.json");
-    let there = definition("there", "https://h.example").to_string();
-    fs::write(&file, there).unwrap();
-    let file = || -> Vec<Arc<dyn DefinitionPlace>> { vec![Arc::new(DefinitionFiles(file.clone()))] };
+    let existing_definition = definition("there", "https://h.example").to_string();
+    fs::write(&file, existing_definition).unwrap();
+    let file = || -> Vec<Arc<dyn DefinitionLocation>> { vec![Arc::new(DefinitionFiles(file.clone()))] };
     let history = |name: &str| Some(directory.path().join(name));
     for (places, history, expected) in [
         (file(), None, "name a history directory that can be written"),
@@ -244,7 +265,7 @@ async fn a_change_is_refused_without_a_writable_store() {
         let (code, message) = refusal(&answer);
         assert_eq!(code, 1_405_200);
         assert!(message.contains(expected), "{message}");
-        let all = driver.data("GET", "/admissionwebhooks").await;
-        assert_eq!(all.as_array().unwrap().len(), count);
+        let all_definitions = driver.data("GET", "/admissionwebhooks").await;
+        assert_eq!(all_definitions.as_array().unwrap().len(), count);
     }
 }

@@ -66,7 +66,7 @@ async fn bodies_that_the_driver_reads_have_limits() {
             limits.body_timeout = Duration::from_millis(50);
         })
     };
-    let scene = SchedulerScene::changed(setup).await;
+    let scene = SchedulerScene::start_changed(setup).await;
     // No chain needs the bodies of the following updates. The driver reads them nevertheless, because it translates
     // them for the scheduler.
     let code = |(status, reply): (u16, String)| {
@@ -92,10 +92,10 @@ async fn bodies_that_the_driver_reads_have_limits() {
             (415, 1_405_012)
         );
     }
-    assert!(scene.received().is_empty());
+    assert!(scene.take_requests().is_empty());
 
-    let (received, status, _) = scene.send("PUT", "/agentsettings/taint", &"x".repeat(9999)).await;
-    assert_eq!((received.unwrap().body.len(), status), (9999, 200));
+    let (forwarded_request, status, _) = scene.send("PUT", "/agentsettings/taint", &"x".repeat(9999)).await;
+    assert_eq!((forwarded_request.unwrap().body.len(), status), (9999, 200));
 }
 
 #[tokio::test]
@@ -119,21 +119,21 @@ async fn chunked_bodies_and_trailers_are_forwarded() {
         let mut request = request("PUT", &path, body);
         request.headers_mut().insert("trailer", "x-sum".parse().unwrap());
         assert_eq!(text(scene.driver.send(request).await).await.0, 200);
-        let [received] = &scene.received()[..] else {
+        let [forwarded_request] = &scene.take_requests()[..] else {
             panic!("{path} was not asked once")
         };
         assert_eq!(
-            received.headers.contains_key("content-length"),
+            forwarded_request.headers.contains_key("content-length"),
             has_length,
             "{path}"
         );
-        assert!(!received.headers.contains_key("trailer"), "{path}");
-        let sent = if has_length {
-            received.json()["raw_json"].to_string()
+        assert!(!forwarded_request.headers.contains_key("trailer"), "{path}");
+        let forwarded_text = if has_length {
+            forwarded_request.json()["raw_json"].to_string()
         } else {
-            String::from_utf8(received.body.to_vec()).unwrap()
+            String::from_utf8(forwarded_request.body.to_vec()).unwrap()
         };
-        assert_eq!(sent, runnable("application", "a"), "{path}");
+        assert_eq!(forwarded_text, runnable("application", "a"), "{path}");
     }
 }
 
@@ -158,7 +158,7 @@ async fn a_client_gets_100_continue() {
         write(&mut stream, &body).await;
         let reply = rest(&mut stream).await;
         assert!(reply.starts_with("HTTP/1.1 200 "), "{path}: {reply}");
-        assert!(!scene.received()[0].headers.contains_key("expect"), "{path}");
+        assert!(!scene.take_requests()[0].headers.contains_key("expect"), "{path}");
     }
 }
 
@@ -177,7 +177,7 @@ async fn a_body_that_its_route_ignores_is_discarded() {
         write(&mut stream, &head).await;
         let reply = until(&mut stream, SUCCESS).await;
         assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
-        let [received] = &scene.received()[..] else {
+        let [received] = &scene.take_requests()[..] else {
             panic!("it was not received once")
         };
         assert_eq!(

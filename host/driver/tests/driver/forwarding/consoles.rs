@@ -12,12 +12,12 @@ use super::scheduler::*;
 use crate::harness::*;
 
 fn with_consoles(
-    at: SocketAddr,
+    address: SocketAddr,
     change: impl FnOnce(&mut ConsoleConfig) + 'static,
 ) -> impl FnOnce(Setup) -> Setup {
     move |setup| {
         setup.bcs(|bcs| {
-            bcs.console.port = at.port();
+            bcs.console.port = address.port();
             change(&mut bcs.console);
         })
     }
@@ -35,13 +35,13 @@ async fn reporting_upstream() -> SocketAddr {
                 .collect();
             format!("{name}: {}\n", values.join(" "))
         };
-        let told = ["host", "cookie", "x-forwarded-for", "te"].map(header).concat();
+        let header_lines = ["host", "cookie", "x-forwarded-for", "te"].map(header).concat();
         let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
         Response::builder()
             .status(418)
             .header("set-cookie", "c=d")
             .body(Body::from(format!(
-                "{} {}\n{told}{}",
+                "{} {}\n{header_lines}{}",
                 head.method,
                 head.uri,
                 String::from_utf8_lossy(&body)
@@ -53,7 +53,7 @@ async fn reporting_upstream() -> SocketAddr {
 
 #[tokio::test]
 async fn console_requests_go_to_the_host_that_they_name() {
-    let scene = SchedulerScene::changed(with_consoles(reporting_upstream().await, |_| ())).await;
+    let scene = SchedulerScene::start_changed(with_consoles(reporting_upstream().await, |_| ())).await;
     // (method, path and query of the client's request, expected path and query at the console)
     for (method, path, expected) in [
         (
@@ -78,13 +78,13 @@ async fn console_requests_go_to_the_host_that_they_name() {
             .insert("x-forwarded-for", "192.0.2.1".parse().unwrap());
         let response = scene.driver.send(request).await;
         assert_eq!(response.headers()["set-cookie"], "c=d", "{path}");
-        let told = format!(
+        let expected_report = format!(
             "{method} {expected}\nhost: door.example.com\ncookie: a=b\nx-forwarded-for: 192.0.2.1 127.0.0.1\nte: \na body"
         );
-        assert_eq!(text(response).await, (418, told), "{path}");
+        assert_eq!(text(response).await, (418, expected_report), "{path}");
     }
     assert!(
-        scene.received().is_empty(),
+        scene.take_requests().is_empty(),
         "the scheduler has nothing to do with it"
     );
 }
@@ -114,9 +114,9 @@ async fn a_websocket_becomes_a_tunnel() {
                 .unwrap()
         }),
     );
-    let setup = with_consoles(serve(routes).await, |_| ());
-    let scene = SchedulerScene::changed(|all| {
-        setup(all).limits(|limits| limits.shutdown_timeout = Duration::from_millis(50))
+    let set_consoles = with_consoles(serve(routes).await, |_| ());
+    let scene = SchedulerScene::start_changed(|base| {
+        set_consoles(base).limits(|limits| limits.shutdown_timeout = Duration::from_millis(50))
     })
     .await;
     let mut stream = scene.driver.connect().await;
@@ -132,7 +132,7 @@ async fn a_websocket_becomes_a_tunnel() {
     write(&mut stream, "bird\n").await;
     assert_eq!(until(&mut stream, "\n").await, "EARLY BIRD\n");
     scene.driver.shutdown.signal();
-    assert_eq!(scene.driver.stopped().await, ShutdownResult::Cut);
+    assert_eq!(scene.driver.wait_until_stopped().await, ShutdownResult::Cut);
     assert_eq!(rest(&mut stream).await, "");
 }
 
@@ -140,7 +140,7 @@ async fn a_websocket_becomes_a_tunnel() {
 #[rustfmt::skip]
 async fn invalid_and_unreachable_hosts_of_consoles_are_refused() {
     let away = refusing().await;
-    let scene = SchedulerScene::changed(with_consoles(away, |console| {
+    let scene = SchedulerScene::start_changed(with_consoles(away, |console| {
         console.hosts = Some(vec!["127.0.0.0/24".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
     }))
     .await;
@@ -161,8 +161,8 @@ async fn invalid_and_unreachable_hosts_of_consoles_are_refused() {
         }
         let response = scene.driver.send(request).await;
         assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8", "{source}");
-        let (got, reply) = text(response).await;
-        assert_eq!(got, status, "{source}: {reply}");
+        let (reply_status, reply) = text(response).await;
+        assert_eq!(reply_status, status, "{source}: {reply}");
         assert!(reply.contains(expected), "{source}: {reply}");
     }
     let stranger = Request::get(below("/webconsole/x?host_ip=127.0.0.1")).body(Body::empty()).unwrap();

@@ -16,7 +16,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefi
 struct KubernetesScene {
     scene: SchedulerScene,
     url: String,
-    received: Arc<Mutex<Vec<RelayedRequest>>>,
+    requests: Arc<Mutex<Vec<RelayedRequest>>>,
     _directory: tempfile::TempDir,
 }
 
@@ -24,13 +24,13 @@ impl KubernetesScene {
     /// Starts a kube-apiserver with a single readable namespace, `there`. Requests that are not about namespaces get
     /// the given reply.
     async fn start(reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static) -> Self {
-        let received: Arc<Mutex<Vec<RelayedRequest>>> = Arc::default();
-        let kept = received.clone();
+        let requests: Arc<Mutex<Vec<RelayedRequest>>> = Arc::default();
+        let request_log = requests.clone();
         let routes = Router::new().fallback(async move |request: Request<Body>| {
             let (head, body) = request.into_parts();
             let line = format!("{} {}", head.method, head.uri);
             let body = body.collect().await.unwrap().to_bytes();
-            kept.lock().unwrap().push(RelayedRequest {
+            request_log.lock().unwrap().push(RelayedRequest {
                 line: line.clone(),
                 headers: head.headers,
                 body,
@@ -47,16 +47,16 @@ impl KubernetesScene {
                 _ => reply(),
             }
         });
-        Self::beside(&format!("http://{}", serve(routes).await), received).await
+        Self::beside(&format!("http://{}", serve(routes).await), requests).await
     }
 
-    async fn beside(url: &str, received: Arc<Mutex<Vec<RelayedRequest>>>) -> Self {
-        Self::with_switch(url, received, true).await
+    async fn beside(url: &str, requests: Arc<Mutex<Vec<RelayedRequest>>>) -> Self {
+        Self::with_switch(url, requests, true).await
     }
 
     async fn with_switch(
         url: &str,
-        received: Arc<Mutex<Vec<RelayedRequest>>>,
+        requests: Arc<Mutex<Vec<RelayedRequest>>>,
         custom_resources: bool,
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -72,7 +72,7 @@ impl KubernetesScene {
             path: Some(path),
             context: None,
         };
-        let scene = SchedulerScene::changed(|mut setup| {
+        let scene = SchedulerScene::start_changed(|mut setup| {
             setup.config.cluster = Some(ClusterConfig { source });
             setup.bcs(|bcs| bcs.custom_resources = custom_resources)
         })
@@ -80,13 +80,13 @@ impl KubernetesScene {
         Self {
             scene,
             url: url.to_owned(),
-            received,
+            requests,
             _directory: directory,
         }
     }
 
-    fn received(&self) -> Vec<RelayedRequest> {
-        std::mem::take(&mut *self.received.lock().unwrap())
+    fn take_requests(&self) -> Vec<RelayedRequest> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 }
 
@@ -110,14 +110,14 @@ async fn api_versions_of_custom_resource_definitions_are_translated() {
     let expected = r#"{"kind":"L","apiVersion":"v4","items":[{"apiVersion":"apiextensions.k8s.io/v1beta1"}]}"#;
     let kubernetes = KubernetesScene::start(move || Response::builder().status(201).header("audit-id", "a").body(Body::from(reply)).unwrap()).await;
     let crd = r#"{"apiVersion":"v4","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
-    let sent = r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
+    let translated_crd = r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
     // (method, path, body, expected request line at kube-apiserver, expected body at kube-apiserver)
-    for (method, path, body, line, there) in [
+    for (method, path, body, line, expected_body) in [
         ("GET", "/customresourcedefinitions?limit=5", "", format!("GET {DEFINITIONS}?limit=5"), ""),
         ("GET", "/customresourcedefinitions/a.b", "", format!("GET {DEFINITIONS}/a.b"), ""),
         ("DELETE", "/customresourcedefinitions/a.b", r#"{"kind":"DeleteOptions"}"#, format!("DELETE {DEFINITIONS}/a.b"), r#"{"kind":"DeleteOptions"}"#),
-        ("POST", "/customresourcedefinitions", crd, format!("POST {DEFINITIONS}"), sent),
-        ("PUT", "/customresourcedefinitions/a.b", crd, format!("PUT {DEFINITIONS}/a.b"), sent),
+        ("POST", "/customresourcedefinitions", crd, format!("POST {DEFINITIONS}"), translated_crd),
+        ("PUT", "/customresourcedefinitions/a.b", crd, format!("PUT {DEFINITIONS}/a.b"), translated_crd),
         ("POST", "/customresourcedefinitions", "kind: yaml", format!("POST {DEFINITIONS}"), "kind: yaml"),
     ] {
         let mut request = request(method, &below(path), body);
@@ -128,13 +128,13 @@ async fn api_versions_of_custom_resource_definitions_are_translated() {
         assert_eq!(response.headers()["audit-id"], "a", "{method} {path}");
         assert_eq!(response.headers()["content-length"], expected.len().to_string(), "{method} {path}");
         assert_eq!(text(response).await, (201, expected.to_owned()), "{method} {path}");
-        let [received] = &kubernetes.received()[..] else { panic!("{method} {path} was not asked once") };
-        assert_eq!((&received.line, &received.body[..]), (&line, there.as_bytes()), "{method} {path}");
-        let mut headers = received.header_lines();
+        let [forwarded_request] = &kubernetes.take_requests()[..] else { panic!("{method} {path} was not asked once") };
+        assert_eq!((&forwarded_request.line, &forwarded_request.body[..]), (&line, expected_body.as_bytes()), "{method} {path}");
+        let mut headers = forwarded_request.header_lines();
         headers.retain(|line| !line.starts_with("content-length"));
         assert_eq!(headers, ["accept: */*", "authorization: Bearer ours", "content-type: application/json"], "{method} {path}");
     }
-    assert!(kubernetes.scene.received().is_empty());
+    assert!(kubernetes.scene.take_requests().is_empty());
 }
 
 #[tokio::test]
@@ -159,23 +159,23 @@ async fn requests_for_custom_resources_are_forwarded_unchanged() {
         let response = kubernetes.scene.driver.send(request).await;
         assert_eq!(response.headers()["audit-id"], "a", "{method} {path}");
         assert_eq!(text(response).await, (409, status(409, "AlreadyExists").to_string()), "{method} {path}");
-        let received = kubernetes.received();
-        assert_eq!(received.iter().map(|received| received.line.clone()).collect::<Vec<_>>(), lines, "{method} {path} {body}");
-        assert_eq!(received.last().unwrap().body, body, "{method} {path}");
-        let made = received.iter().find(|received| received.line.starts_with("POST /api/v1/namespaces"));
-        if let Some(made) = made {
-            assert_eq!(made.json()["metadata"]["name"], "absent");
+        let forwarded_requests = kubernetes.take_requests();
+        assert_eq!(forwarded_requests.iter().map(|request| request.line.clone()).collect::<Vec<_>>(), lines, "{method} {path} {body}");
+        assert_eq!(forwarded_requests.last().unwrap().body, body, "{method} {path}");
+        let namespace_creation = forwarded_requests.iter().find(|request| request.line.starts_with("POST /api/v1/namespaces"));
+        if let Some(namespace_creation) = namespace_creation {
+            assert_eq!(namespace_creation.json()["metadata"]["name"], "absent");
         }
     }
     let watch = request("GET", &below("/customresources/g/v1/watch/ks"), Body::empty());
     assert_eq!(text(kubernetes.scene.driver.send(watch).await).await, (404, "Not Found".to_owned()));
-    assert!(kubernetes.received().is_empty());
+    assert!(kubernetes.take_requests().is_empty());
 }
 
 #[tokio::test]
 async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served() {
-    let received: Arc<Mutex<Vec<RelayedRequest>>> = Arc::default();
-    let kept = received.clone();
+    let requests: Arc<Mutex<Vec<RelayedRequest>>> = Arc::default();
+    let request_log = requests.clone();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
         let (head, body) = request.into_parts();
         let line = format!("{} {}", head.method, head.uri);
@@ -188,7 +188,7 @@ async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served(
         }
         let body = body.collect().await.unwrap().to_bytes();
         let reply: Value = serde_json::from_slice(&body).unwrap();
-        kept.lock().unwrap().push(RelayedRequest {
+        request_log.lock().unwrap().push(RelayedRequest {
             line,
             headers: head.headers,
             body,
@@ -196,20 +196,20 @@ async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served(
         json_reply(201, &reply)
     });
     let url = format!("http://{}", serve(routes).await);
-    let kubernetes = KubernetesScene::beside(&url, received).await;
+    let kubernetes = KubernetesScene::beside(&url, requests).await;
     let older = json!({"apiVersion": "v4", "kind": "CustomResourceDefinition", "spec": {"version": "v2"}});
     let request = request("POST", &below("/customresourcedefinitions"), older.to_string());
     let (status, reply) = text(kubernetes.scene.driver.send(request).await).await;
     let reply: Value = serde_json::from_str(&reply).unwrap();
     assert_eq!((status, &reply["apiVersion"]), (201, &json!("v4")), "{reply}");
-    let [received] = &kubernetes.received()[..] else {
+    let [forwarded_request] = &kubernetes.take_requests()[..] else {
         panic!("one definition is written");
     };
     assert_eq!(
-        received.line,
+        forwarded_request.line,
         "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     );
-    assert_eq!(received.json()["spec"]["versions"][0]["name"], "v2");
+    assert_eq!(forwarded_request.json()["spec"]["versions"][0]["name"], "v2");
 }
 
 /// A driver may be connected to a cluster only to read the labels of namespaces. Such a driver must not forward the
@@ -218,7 +218,7 @@ async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served(
 async fn custom_resources_are_refused_by_default() {
     let open = KubernetesScene::start(|| json_reply(200, &json!({}))).await;
     let url = open.url.clone();
-    let closed = KubernetesScene::with_switch(&url, open.received.clone(), false).await;
+    let closed = KubernetesScene::with_switch(&url, open.requests.clone(), false).await;
     for (method, path) in [
         ("GET", "/customresourcedefinitions"),
         ("DELETE", "/customresourcedefinitions/a.b"),
@@ -233,8 +233,8 @@ async fn custom_resources_are_refused_by_default() {
         let (status, reply) = text(closed.scene.driver.send(request).await).await;
         assert_eq!(status, 404, "{method} {path}: {reply}");
     }
-    assert!(closed.received().is_empty());
-    assert!(closed.scene.received().is_empty());
+    assert!(closed.take_requests().is_empty());
+    assert!(closed.scene.take_requests().is_empty());
 }
 
 #[tokio::test]
@@ -251,7 +251,7 @@ async fn compressed_bodies_of_custom_resources_are_refused() {
             "{path}"
         );
     }
-    assert!(kubernetes.received().is_empty());
+    assert!(kubernetes.take_requests().is_empty());
 }
 
 #[tokio::test]

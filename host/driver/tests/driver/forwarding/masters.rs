@@ -19,8 +19,8 @@ use crate::harness::*;
 /// Starts a scheduler that is not the master at first, and replies to each request with an empty body. From request
 /// number `first` on, it replies as the master. The returned number counts the requests that it has received.
 async fn master_from(first: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
-    let received = Arc::new(AtomicUsize::new(0));
-    let count = received.clone();
+    let request_count = Arc::new(AtomicUsize::new(0));
+    let count = request_count.clone();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
         let body = request.into_body().collect().await.unwrap().to_bytes();
         // The driver may send the same request to one scheduler after the other. Each of them must get the whole body,
@@ -32,7 +32,7 @@ async fn master_from(first: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
             _ => SUCCESS,
         }
     });
-    (serve(routes).await, received)
+    (serve(routes).await, request_count)
 }
 
 const NEVER: usize = usize::MAX;
@@ -53,17 +53,17 @@ async fn the_next_listed_scheduler_is_called_if_the_first_is_not_the_master() {
 #[tokio::test]
 async fn a_scheduler_that_becomes_the_master_gets_the_request() {
     for first in [2, 3, 4] {
-        let (address, received) = master_from(first).await;
+        let (address, request_count) = master_from(first).await;
         let driver = in_front_of_schedulers(Setup::new(&[address])).start().await;
         let (status, reply) = driver.post(runnable("application", "a")).await;
         assert_eq!((status, reply.as_str()), (200, SUCCESS), "{first}");
-        assert_eq!(received.load(Ordering::Relaxed), first);
+        assert_eq!(request_count.load(Ordering::Relaxed), first);
     }
 }
 
 #[tokio::test]
 async fn without_a_master_the_request_fails_after_the_connect_timeout() {
-    let (address, received) = master_from(NEVER).await;
+    let (address, request_count) = master_from(NEVER).await;
     let setup =
         Setup::new(&[address]).upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50));
     let driver = in_front_of_schedulers(setup).start().await;
@@ -75,15 +75,15 @@ async fn without_a_master_the_request_fails_after_the_connect_timeout() {
         message.ends_with("without a body; it may not be the master"),
         "{message}"
     );
-    assert!(received.load(Ordering::Relaxed) > 1);
+    assert!(request_count.load(Ordering::Relaxed) > 1);
 }
 
 #[tokio::test]
 async fn a_streamed_body_is_sent_only_once() {
     let scene = SchedulerScene::answering(|| http::Response::new(Body::empty())).await;
     // No chain needs the body, so the driver streams it and cannot send it a second time.
-    let (received, status, reply) = scene.send("PUT", "/agentsettings/taint", "[]").await;
-    assert_eq!(received.unwrap().body, "[]");
+    let (forwarded_request, status, reply) = scene.send("PUT", "/agentsettings/taint", "[]").await;
+    assert_eq!(forwarded_request.unwrap().body, "[]");
     assert_eq!(status, 200);
     assert!(reply.contains("it may not be the master"), "{reply}");
 }

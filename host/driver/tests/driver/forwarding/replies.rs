@@ -30,14 +30,14 @@ async fn replies_of_the_scheduler_are_passed_on_as_documented() {
         ("1.3 commented out", 404, "404: Page Not Found".to_owned(), Some(refused("the scheduler replied 404 Not Found without JSON: 404: Page Not Found"))),
         ("a proxy between", 302, "<a href=\"x\">Found</a>.".to_owned(), Some(refused("the scheduler replied 302 Found without JSON: <a href=\\\"x\\\">Found</a>."))),
     ] {
-        let sent = body.clone();
+        let scheduler_body = body.clone();
         let reply = move || {
             Response::builder()
                 .status(status)
                 .header("content-type", "text/plain")
                 .header("set-cookie", "a=b")
                 .header("server", "x")
-                .body(Body::from(sent.clone()))
+                .body(Body::from(scheduler_body.clone()))
                 .unwrap()
         };
         // No scheduler becomes the master here, so the driver gives up after `connect_timeout`.

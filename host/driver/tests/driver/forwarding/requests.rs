@@ -8,7 +8,7 @@ use tokio::{io::AsyncReadExt, net::TcpListener};
 use super::scheduler::*;
 use crate::harness::*;
 
-const LISTED: &str = "/namespaces/n/applications";
+const APPLICATIONS_PATH: &str = "/namespaces/n/applications";
 
 #[tokio::test]
 async fn headers_of_the_client_are_not_forwarded() {
@@ -43,7 +43,7 @@ async fn headers_of_the_client_are_not_forwarded() {
         let response = scene.driver.send(request).await;
         assert_eq!(response.headers()["x-request-id"], "me-1", "{method} {path}");
         assert_eq!(text(response).await.0, 200, "{method} {path}");
-        let [received] = &scene.received()[..] else {
+        let [received] = &scene.take_requests()[..] else {
             panic!("{method} {path} was not asked once")
         };
         let mut expected = vec![
@@ -63,17 +63,17 @@ async fn headers_of_the_client_are_not_forwarded() {
 async fn a_request_goes_through_the_chains_before_it_is_forwarded() {
     let scene = SchedulerScene::start().await;
     let path = "/namespaces/n/applications";
-    let (received, status, _) = scene.send("POST", path, &runnable("application", "plain")).await;
-    let version = received.unwrap().json();
+    let (forwarded_request, status, _) = scene.send("POST", path, &runnable("application", "plain")).await;
+    let version = forwarded_request.unwrap().json();
     assert_eq!(
         (status, &version["ID"], &version["raw_json"]["seen"]),
         (200, &json!("plain"), &json!(true)),
         "what goes on is what the chains left"
     );
 
-    let (received, status, reply) = scene.send("POST", path, &runnable("application", "bad")).await;
+    let (forwarded, status, reply) = scene.send("POST", path, &runnable("application", "bad")).await;
     let reply: Value = serde_json::from_str(&reply).unwrap();
-    assert!(received.is_none());
+    assert!(forwarded.is_none());
     assert_eq!((status, &reply["code"]), (400, &json!(1_405_234)));
 
     let response = scene.driver.send(post(runnable("application", "odd"))).await;
@@ -109,9 +109,9 @@ async fn refused_requests_do_not_reach_the_scheduler() {
         ("1.3 kubeconfig", "GET", "/customresourcedefinitions", String::new(), 404, "404: Page Not Found"),
         ("1.3 kubeconfig", "POST", "/customresources/g/v1/k", String::new(), 404, "404: Page Not Found"),
     ] {
-        let (received, got, reply) = scene.send(method, path, &body).await;
-        assert!(received.is_none(), "{source}: {received:?}");
-        assert_eq!(got, status, "{source}: {reply}");
+        let (forwarded_request, reply_status, reply) = scene.send(method, path, &body).await;
+        assert!(forwarded_request.is_none(), "{source}: {forwarded_request:?}");
+        assert_eq!(reply_status, status, "{source}: {reply}");
         assert!(reply.contains(expected), "{source}: {reply}");
     }
     let outside = Request::get("/healthz").body(Body::empty()).unwrap();
@@ -120,7 +120,7 @@ async fn refused_requests_do_not_reach_the_scheduler() {
     let (status, reply) = text(scene.driver.send(stranger).await).await;
     assert_eq!(status, 400);
     assert!(reply.contains("http header BCS-ClusterID  don't exist"), "{reply}");
-    assert!(scene.received().is_empty());
+    assert!(scene.take_requests().is_empty());
 }
 
 /// bcs-mesos-driver replaces invalid UTF-8, and replies in XML or with 406 to clients that do not accept JSON.
@@ -130,11 +130,11 @@ async fn invalid_utf8_is_refused_and_every_reply_is_json() {
     for (method, status) in [("POST", 400), ("PUT", 200)] {
         let body = b"{\"kind\":\"application\",\"a\":\"\xff\"}".to_vec();
         let request = request(method, &below("/namespaces/n/applications"), body);
-        let (got, reply) = text(scene.driver.send(request).await).await;
-        assert_eq!(got, status, "{reply}");
+        let (reply_status, reply) = text(scene.driver.send(request).await).await;
+        assert_eq!(reply_status, status, "{reply}");
         assert!(reply.contains("invalid utf-8"), "{reply}");
     }
-    assert!(scene.received().is_empty());
+    assert!(scene.take_requests().is_empty());
     for accept in ["application/xml", "text/html", "*/*", ""] {
         for (path, body, status, expected) in [
             ("/namespaces/n/applications", "null", 400, "1405010"),
@@ -154,8 +154,8 @@ async fn invalid_utf8_is_refused_and_every_reply_is_json() {
                 "application/json",
                 "{accept} {path}"
             );
-            let (got, reply) = text(response).await;
-            assert_eq!(got, status, "{accept} {path}: {reply}");
+            let (status_code, reply) = text(response).await;
+            assert_eq!(status_code, status, "{accept} {path}: {reply}");
             assert!(reply.contains(expected), "{accept} {path}: {reply}");
         }
     }
@@ -168,7 +168,7 @@ async fn methods_without_a_route_are_refused() {
         let mut stream = scene.driver.connect().await;
         let head = format!(
             "{method} {} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\nconnection: close\r\n\r\n",
-            below(LISTED)
+            below(APPLICATIONS_PATH)
         );
         write(&mut stream, &head).await;
         let reply = rest(&mut stream).await;

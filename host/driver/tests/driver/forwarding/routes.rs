@@ -39,12 +39,12 @@ impl SentBody {
         }
     }
 
-    fn check(self, received: &RelayedRequest) {
+    fn check(self, forwarded_request: &RelayedRequest) {
         match self {
-            Nothing => assert_eq!(received.body, "", "{}", received.line),
-            Raw | Checked(_) => assert_eq!(received.body, self.body(), "{}", received.line),
+            Nothing => assert_eq!(forwarded_request.body, "", "{}", forwarded_request.line),
+            Raw | Checked(_) => assert_eq!(forwarded_request.body, self.body(), "{}", forwarded_request.line),
             Version(kind) => {
-                let version = received.json();
+                let version = forwarded_request.json();
                 assert_eq!(
                     (
                         &version["ID"],
@@ -54,39 +54,54 @@ impl SentBody {
                     ),
                     (&json!("a"), &json!("n"), &json!(kind), &json!(2)),
                     "{}",
-                    received.line
+                    forwarded_request.line
                 );
-                assert_eq!(version["raw_json"].to_string(), self.body(), "{}", received.line);
+                assert_eq!(
+                    version["raw_json"].to_string(),
+                    self.body(),
+                    "{}",
+                    forwarded_request.line
+                );
             }
             Deployment => {
-                let definition = received.json();
-                assert_eq!(definition["metadata"]["name"], "a", "{}", received.line);
-                assert_eq!(definition["version"]["Kind"], "application", "{}", received.line);
+                let definition = forwarded_request.json();
+                assert_eq!(definition["metadata"]["name"], "a", "{}", forwarded_request.line);
+                assert_eq!(
+                    definition["version"]["Kind"], "application",
+                    "{}",
+                    forwarded_request.line
+                );
                 assert_eq!(
                     definition["raw_json"].to_string(),
                     self.body(),
                     "{}",
-                    received.line
+                    forwarded_request.line
                 );
             }
             Daemonset => {
-                let definition = received.json();
-                assert_eq!(definition["name"], "a", "{}", received.line);
-                assert_eq!(definition["version"]["Kind"], "daemonset", "{}", received.line);
+                let definition = forwarded_request.json();
+                assert_eq!(definition["name"], "a", "{}", forwarded_request.line);
+                assert_eq!(
+                    definition["version"]["Kind"], "daemonset",
+                    "{}",
+                    forwarded_request.line
+                );
             }
             Message => assert_eq!(
-                received.json()["Sig"],
+                forwarded_request.json()["Sig"],
                 json!({"Signal": 12, "ProcessName": "p"}),
                 "{}",
-                received.line
+                forwarded_request.line
             ),
         }
-        let is_known = received.headers.contains_key("content-length");
-        let has_length = is_known || received.line.starts_with("GET") || received.line.starts_with("DELETE");
+        let is_known = forwarded_request.headers.contains_key("content-length");
+        let has_length = is_known
+            || forwarded_request.line.starts_with("GET")
+            || forwarded_request.line.starts_with("DELETE");
         assert!(
             has_length,
             "{} has no length: {:?}",
-            received.line, received.headers
+            forwarded_request.line, forwarded_request.headers
         );
     }
 }
@@ -168,7 +183,7 @@ const ROWS: [(&str, &str, SentBody, &str); 69] = [
 #[tokio::test]
 async fn every_route_reaches_the_scheduler() {
     let scene = SchedulerScene::start().await;
-    let mut seen = HashSet::new();
+    let mut covered_routes = HashSet::new();
     for (method, path, sent, expected) in ROWS {
         let (head, ()) = request(method, &below(path), Body::empty())
             .map(|_| ())
@@ -176,16 +191,20 @@ async fn every_route_reaches_the_scheduler() {
         let RouteLookup::Found(matched) = lookup(&head) else {
             panic!("{method} {path} has no route")
         };
-        seen.insert((matched.route.verb, matched.route.path));
-        let (received, status, reply) = scene.send(method, path, &sent.body()).await;
-        let received = received.unwrap_or_else(|| panic!("{method} {path} was not asked: {status} {reply}"));
-        assert_eq!(received.line, expected, "{method} {path}");
-        sent.check(&received);
+        covered_routes.insert((matched.route.verb, matched.route.path));
+        let (forwarded, status, reply) = scene.send(method, path, &sent.body()).await;
+        let forwarded_request =
+            forwarded.unwrap_or_else(|| panic!("{method} {path} was not asked: {status} {reply}"));
+        assert_eq!(forwarded_request.line, expected, "{method} {path}");
+        sent.check(&forwarded_request);
         assert_eq!((status, reply.as_str()), (200, SUCCESS), "{method} {path}");
     }
     for route in routes() {
         if matches!(route.action, RouteAction::Scheduler(_)) {
-            assert!(seen.contains(&(route.verb, route.path)), "{route:?} has no row");
+            assert!(
+                covered_routes.contains(&(route.verb, route.path)),
+                "{route:?} has no row"
+            );
         }
     }
 }

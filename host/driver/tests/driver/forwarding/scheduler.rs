@@ -39,7 +39,7 @@ impl RelayedRequest {
 
 pub(super) struct SchedulerScene {
     pub(super) driver: RunningDriver,
-    received: Arc<Mutex<Vec<RelayedRequest>>>,
+    requests: Arc<Mutex<Vec<RelayedRequest>>>,
 }
 
 impl SchedulerScene {
@@ -53,7 +53,7 @@ impl SchedulerScene {
         Self::with(reply, |setup| setup).await
     }
 
-    pub(super) async fn changed(change: impl FnOnce(Setup) -> Setup) -> Self {
+    pub(super) async fn start_changed(change: impl FnOnce(Setup) -> Setup) -> Self {
         Self::with(|| Response::new(Body::from(SUCCESS)), change).await
     }
 
@@ -61,13 +61,13 @@ impl SchedulerScene {
         reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
         change: impl FnOnce(Setup) -> Setup,
     ) -> Self {
-        let received: Arc<Mutex<Vec<RelayedRequest>>> = Arc::default();
-        let kept = received.clone();
+        let requests: Arc<Mutex<Vec<RelayedRequest>>> = Arc::default();
+        let request_log = requests.clone();
         let routes = Router::new().fallback(async move |request: Request<Body>| {
             let (head, body) = request.into_parts();
             // A request whose body ends early is not recorded.
             if let Ok(body) = body.collect().await {
-                kept.lock().unwrap().push(RelayedRequest {
+                request_log.lock().unwrap().push(RelayedRequest {
                     line: format!("{} {}", head.method, head.uri),
                     headers: head.headers,
                     body: body.to_bytes(),
@@ -78,13 +78,13 @@ impl SchedulerScene {
         let setup = in_front_of_schedulers(Setup::new(&[serve(routes).await]));
         Self {
             driver: change(setup).start().await,
-            received,
+            requests,
         }
     }
 
     /// Returns the requests that the scheduler received since the last call.
-    pub(super) fn received(&self) -> Vec<RelayedRequest> {
-        std::mem::take(&mut *self.received.lock().unwrap())
+    pub(super) fn take_requests(&self) -> Vec<RelayedRequest> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 
     /// Sends a request; returns the request that the scheduler received, and the status and body of the reply.
@@ -96,12 +96,12 @@ impl SchedulerScene {
     ) -> (Option<RelayedRequest>, u16, String) {
         let request = request(method, &below(path), Body::from(body.to_owned()));
         let (status, text) = text(self.driver.send(request).await).await;
-        let mut received = self.received();
+        let mut requests = self.take_requests();
         assert!(
-            received.len() < 2,
-            "{method} {path} was asked twice: {received:?}"
+            requests.len() < 2,
+            "{method} {path} was asked twice: {requests:?}"
         );
-        (received.pop(), status, text)
+        (requests.pop(), status, text)
     }
 }
 

@@ -139,38 +139,44 @@ async fn the_management_api_creates_users_tokens_and_clusters() {
         (status, &second["code_name"]),
         (500, &json!("CANNOT_CREATE_RTOKEN"))
     );
-    let (status, shown) = scene
+    let (status, listed_tokens) = scene
         .rest(&alice, "GET", &path("register_tokens"), Value::Null)
         .await;
-    assert_eq!((status, &shown[0]["token"]), (200, &json!("")));
+    assert_eq!((status, &listed_tokens[0]["token"]), (200, &json!("")));
 
-    let (status, none) = scene
+    let (status, error) = scene
         .rest(&alice, "GET", &path("client_credentials"), Value::Null)
         .await;
     assert_eq!(
-        (status, &none["code_name"]),
+        (status, &error["code_name"]),
         (400, &json!("CREDENTIALS_NOT_FOUND"))
     );
-    let (status, done) = scene
+    let (status, put_reply) = scene
         .rest("", "PUT", &path("credentials"), credentials(&register_token))
         .await;
-    assert_eq!((status, done), (200, json!({})));
-    let (status, found) = scene
+    assert_eq!((status, put_reply), (200, json!({})));
+    let (status, client_credentials) = scene
         .rest(&alice, "GET", &path("client_credentials"), Value::Null)
         .await;
     let identifier = cluster["identifier"].as_str().unwrap();
-    assert_eq!(status, 200, "{found}");
+    assert_eq!(status, 200, "{client_credentials}");
     assert_eq!(
-        found["server_address_path"],
+        client_credentials["server_address_path"],
         format!("/tunnels/clusters/{identifier}/")
     );
-    assert_eq!(format!("Bearer {}", found["user_token"].as_str().unwrap()), alice);
+    assert_eq!(
+        format!("Bearer {}", client_credentials["user_token"].as_str().unwrap()),
+        alice
+    );
     let (status, stored) = scene.as_root("GET", &path("credentials"), Value::Null).await;
     assert_eq!((status, &stored["UserToken"]), (200, &json!("")));
     assert_eq!(stored["ServerAddresses"], "https://10.0.0.1:6443");
-    let (_, listed) = scene.admin("GET", "/v1/clusters", Value::Null).await;
-    assert_eq!(listed["clusters"][0]["servers"], json!(["https://10.0.0.1:6443"]));
-    assert!(!listed.to_string().contains("service-account"));
+    let (_, clusters) = scene.admin("GET", "/v1/clusters", Value::Null).await;
+    assert_eq!(
+        clusters["clusters"][0]["servers"],
+        json!(["https://10.0.0.1:6443"])
+    );
+    assert!(!clusters.to_string().contains("service-account"));
 }
 
 #[tokio::test]
@@ -185,9 +191,9 @@ async fn only_permitted_users_manage_users_and_clusters() {
     let (status, cluster) = scene.rest(&alice, "POST", "clusters/bcs", bcs.clone()).await;
     assert_eq!((status, &cluster["provider"]), (200, &json!(2)), "{cluster}");
     let id = cluster["id"].as_str().unwrap();
-    let (status, again) = scene.rest(&bob, "POST", "clusters/bcs", bcs).await;
+    let (status, refused) = scene.rest(&bob, "POST", "clusters/bcs", bcs).await;
     assert_eq!(
-        (status, &again["code_name"]),
+        (status, &refused["code_name"]),
         (400, &json!("CLUSTER_ALREADY_EXISTS"))
     );
     let tokens = format!("clusters/{id}/register_tokens");
@@ -220,10 +226,10 @@ async fn only_permitted_users_manage_users_and_clusters() {
         (&alice, "DELETE", &tokens, 405, "METHOD_NOT_ALLOWED"),
         (&alice, "GET", "tke/cidr", 404, "NOT_FOUND"),
     ] {
-        let (found, reply) = scene.rest(who, method, path, json!({"user_name": "x"})).await;
-        let found_name = reply["code_name"].as_str().unwrap_or_default();
+        let (reply_status, reply) = scene.rest(who, method, path, json!({"user_name": "x"})).await;
+        let code_name = reply["code_name"].as_str().unwrap_or_default();
         assert_eq!(
-            (found, found_name),
+            (reply_status, code_name),
             (status, name),
             "{who} {method} {path}: {reply}"
         );
@@ -330,7 +336,7 @@ async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
             (status, &reply["code_name"]),
             (400, &json!("CLUSTER_TYPE_INVALID"))
         );
-        let put = scene
+        let put_reply = scene
             .rest(
                 "",
                 "PUT",
@@ -338,7 +344,10 @@ async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
                 credentials(&json!("guess")),
             )
             .await;
-        assert_eq!((put.0, &put.1["code_name"]), (400, &json!("RTOKEN_NOT_FOUND")));
+        assert_eq!(
+            (put_reply.0, &put_reply.1["code_name"]),
+            (400, &json!("RTOKEN_NOT_FOUND"))
+        );
     }
 }
 
@@ -466,8 +475,8 @@ async fn the_admin_api_manages_the_same_users_and_clusters() {
         ),
         ("DELETE", "/v1/users/alice", Value::Null, 200, "user plain:alice"),
     ] {
-        let (found, reply) = scene.admin(method, path, body).await;
-        assert_eq!(found, status, "{method} {path}: {reply}");
+        let (reply_status, reply) = scene.admin(method, path, body).await;
+        assert_eq!(reply_status, status, "{method} {path}: {reply}");
         assert!(reply.to_string().contains(part), "{method} {path}: {reply}");
     }
     let (_, users) = scene.admin("GET", "/v1/users/root", Value::Null).await;

@@ -33,7 +33,7 @@ async fn a_yaml_body_is_converted_to_json() {
     ] {
         let (status, body) = envelope(gateway.send(post(kind, sent)).await).await;
         assert_eq!((status, &body["code"]), (200, &json!(0)), "{kind}");
-        let [request] = driver.received().try_into().unwrap();
+        let [request] = driver.take_requests().try_into().unwrap();
         assert_eq!(request.body, received, "{kind}");
         assert_eq!(request.headers["content-type"], kind_received);
         assert_eq!(request.headers["content-length"], received.len().to_string());
@@ -47,7 +47,7 @@ async fn a_yaml_body_is_converted_to_json() {
     gateway
         .send(post("application/yaml", Body::from_stream(chunks)))
         .await;
-    let [request] = driver.received().try_into().unwrap();
+    let [request] = driver.take_requests().try_into().unwrap();
     assert_eq!(request.body, json!({"a": long, "b": long}).to_string());
     assert!(!request.headers.contains_key("transfer-encoding"));
 }
@@ -85,8 +85,13 @@ async fn a_body_that_cannot_be_converted_is_refused() {
             "read http body failed: it is larger than the 100 bytes",
         ),
     ] {
-        let (found, reply) = envelope(gateway.send(post("application/x-yaml", body.to_owned())).await).await;
-        assert_eq!((found, &reply["code"]), (status, &json!(code)), "{body}: {reply}");
+        let (reply_status, reply) =
+            envelope(gateway.send(post("application/x-yaml", body.to_owned())).await).await;
+        assert_eq!(
+            (reply_status, &reply["code"]),
+            (status, &json!(code)),
+            "{body}: {reply}"
+        );
         assert!(
             reply["message"].as_str().unwrap().contains(part),
             "{body}: {reply}"
@@ -113,7 +118,7 @@ async fn a_body_that_cannot_be_converted_is_refused() {
     )
     .await;
     assert_eq!((status, &reply["code"]), (408, &json!(1_405_006)));
-    assert!(driver.received().is_empty());
+    assert!(driver.take_requests().is_empty());
 }
 
 #[tokio::test]
@@ -133,11 +138,11 @@ async fn bodies_beyond_the_limit_are_refused() {
         .start()
         .await;
     let large = "x".repeat(80);
-    let whole = post("application/json", format!("{large}{large}"));
+    let sized_request = post("application/json", format!("{large}{large}"));
     let chunks = stream::iter([Ok::<_, std::io::Error>(large.clone()), Ok(large)]);
-    for request in [whole, post("application/json", Body::from_stream(chunks))] {
+    for request in [sized_request, post("application/json", Body::from_stream(chunks))] {
         let (status, reply) = envelope(gateway.send(request).await).await;
         assert_eq!((status, &reply["code"]), (413, &json!(1_405_006)), "{reply}");
     }
-    assert!(driver.received().is_empty());
+    assert!(driver.take_requests().is_empty());
 }

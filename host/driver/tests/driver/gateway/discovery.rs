@@ -105,17 +105,17 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
         send("GET", "storage/k8s/x?y=1", "all", "").await == 404
     })
     .await;
-    let requests = storage.received();
-    let received = requests.last().unwrap();
-    assert_eq!(received.uri, "/bcsstorage/v1/k8s/x?y=1");
-    assert!(!received.headers.contains_key("authorization"));
-    assert_eq!(received.body, "a: 1");
+    let requests = storage.take_requests();
+    let storage_request = requests.last().unwrap();
+    assert_eq!(storage_request.uri, "/bcsstorage/v1/k8s/x?y=1");
+    assert!(!storage_request.headers.contains_key("authorization"));
+    assert_eq!(storage_request.body, "a: 1");
     until("the driver", async || {
         send("PATCH", "scheduler/k8s/api/v1/pods", "one", "BCS-K8S-1").await == 200
     })
     .await;
     assert_eq!(
-        kubernetes.received().last().unwrap().uri,
+        kubernetes.take_requests().last().unwrap().uri,
         "/k8sdriver/v4/api/v1/pods"
     );
     for (method, path, token, cluster, status) in [
@@ -135,19 +135,19 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
             "{method} {path} {token} {cluster}"
         );
     }
-    assert!(storage.received().is_empty() && kubernetes.received().is_empty());
+    assert!(storage.take_requests().is_empty() && kubernetes.take_requests().is_empty());
 }
 
 #[tokio::test]
 async fn drivers_are_discovered_through_zookeeper() {
     let server = tokio::task::spawn_blocking(TestZooKeeper::start).await.unwrap();
-    let (one, two, outside, listed) = (
+    let (one, two, outside, listed_driver) = (
         SimulatedDriver::start().await,
         SimulatedDriver::start().await,
         SimulatedDriver::start().await,
         SimulatedDriver::start().await,
     );
-    let mut setup = gateway(&[("BCS-LISTED", &[listed.address])], |config| {
+    let mut setup = gateway(&[("BCS-LISTED", &[listed_driver.address])], |config| {
         config.discovery = Some(PATH.parse().unwrap());
     });
     setup.config.zookeeper = ZooKeeperConfig {
@@ -173,7 +173,7 @@ async fn drivers_are_discovered_through_zookeeper() {
     let second = register(&registering, &format!("{PATH}/BCS-1"), two.address, None);
     until("the second driver", async || {
         reply(&gateway, "BCS-1").await;
-        !two.received().is_empty()
+        !two.take_requests().is_empty()
     })
     .await;
     // The gateway is outside the cluster, so it uses the driver's external address.
@@ -184,7 +184,7 @@ async fn drivers_are_discovered_through_zookeeper() {
         Some(outside.address),
     );
     until("another cluster", async || reply(&gateway, "BCS-2").await.0 == 0).await;
-    assert!(!outside.received().is_empty());
+    assert!(!outside.take_requests().is_empty());
     // The configuration lists the drivers of the cluster `BCS-LISTED`. So if another driver registers itself for this
     // cluster, the gateway ignores it.
     let _fourth = register(&registering, &format!("{PATH}/BCS-LISTED"), one.address, None);
@@ -200,7 +200,7 @@ async fn drivers_are_discovered_through_zookeeper() {
     let drivers = &detail(&gateway).await["clusters"][3]["drivers"];
     assert_eq!(
         *drivers,
-        json!([{"server": format!("http://{}", listed.address), "up": true}])
+        json!([{"server": format!("http://{}", listed_driver.address), "up": true}])
     );
 
     soon(second.withdraw()).await;
@@ -212,12 +212,12 @@ async fn drivers_are_discovered_through_zookeeper() {
             == 1
     })
     .await;
-    one.received();
-    two.received();
+    one.take_requests();
+    two.take_requests();
     for _ in 0..4 {
         assert_eq!(reply(&gateway, "BCS-1").await.0, 0);
     }
-    assert_eq!((one.received().len(), two.received().len()), (4, 0));
+    assert_eq!((one.take_requests().len(), two.take_requests().len()), (4, 0));
     soon(first.withdraw()).await;
     until("nobody", async || reply(&gateway, "BCS-1").await.0 == 1_405_051).await;
     let (_, message) = reply(&gateway, "BCS-1").await;
@@ -235,8 +235,8 @@ async fn drivers_are_discovered_through_zookeeper() {
 
 #[tokio::test]
 async fn without_zookeeper_a_gateway_knows_only_listed_drivers() {
-    let listed = SimulatedDriver::start().await;
-    let mut setup = gateway(&[("BCS-LISTED", &[listed.address])], |config| {
+    let listed_driver = SimulatedDriver::start().await;
+    let mut setup = gateway(&[("BCS-LISTED", &[listed_driver.address])], |config| {
         config.discovery = Some(PATH.parse().unwrap());
         config.drivers.connect_timeout = std::time::Duration::from_millis(50);
     });

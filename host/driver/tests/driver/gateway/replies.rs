@@ -207,19 +207,19 @@ async fn requests_are_counted_by_cluster_and_status() {
         .insert("bcs-clusterid", "BCS-DOWN".parse().unwrap());
     gateway.send(asking).await;
     let rendered = metrics.render();
-    let counted = |labels: &str, value: u32| {
+    let assert_counted = |labels: &str, value: u32| {
         let line = format!("admittance_gateway_requests_total{{{labels}}} {value}\n");
         assert!(rendered.contains(&line), "{line}{rendered}");
     };
-    counted(
+    assert_counted(
         &format!("cluster=\"{CLUSTER}\",status=\"4xx\",passage=\"untouched\""),
         1,
     );
-    counted(
+    assert_counted(
         "cluster=\"unknown\",status=\"4xx\",passage=\"unknown-cluster\"",
         3,
     );
-    counted(
+    assert_counted(
         "cluster=\"BCS-DOWN\",status=\"5xx\",passage=\"upstream-unreachable\"",
         1,
     );
@@ -262,20 +262,20 @@ async fn the_access_log_names_the_cluster_and_the_user() {
     ask("GET").await;
     ask("POST").await;
     let text = log.text();
-    let has = |parts: &[&str]| {
+    let assert_logged = |parts: &[&str]| {
         let mut lines = text.lines().filter(|line| line.contains("admittance::access"));
         assert!(
             lines.any(|line| parts.iter().all(|part| line.contains(part))),
             "{parts:?}: {text}"
         );
     };
-    has(&[
+    assert_logged(&[
         "method=GET",
         "status=200",
         "passage=\"untouched\"",
         &format!("cluster=\"{CLUSTER}\""),
         "by=\"ci\"",
     ]);
-    has(&["method=POST", "status=400", "passage=\"forbidden\""]);
+    assert_logged(&["method=POST", "status=400", "passage=\"forbidden\""]);
     assert!(!text.contains("secret"), "{text}");
 }

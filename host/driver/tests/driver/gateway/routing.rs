@@ -40,18 +40,21 @@ async fn requests_reach_the_drivers_of_their_cluster() {
                 .unwrap();
             let (status, body) = envelope(gateway.send(request).await).await;
             assert_eq!((status, &body["code"]), (200, &json!(0)), "{method} {outer}");
-            let received = driver.received();
-            let [received] = received.as_slice() else {
-                panic!("{method} {outer}: {received:?}");
+            let driver_requests = driver.take_requests();
+            let [driver_request] = driver_requests.as_slice() else {
+                panic!("{method} {outer}: {driver_requests:?}");
             };
             assert_eq!(
-                (received.method.as_str(), received.uri.to_string().as_str()),
+                (
+                    driver_request.method.as_str(),
+                    driver_request.uri.to_string().as_str()
+                ),
                 (*method, *inner)
             );
-            assert_eq!(received.body, "{}");
-            assert_eq!(received.headers["bcs-clusterid"], cluster);
+            assert_eq!(driver_request.body, "{}");
+            assert_eq!(driver_request.headers["bcs-clusterid"], cluster);
         }
-        assert!(other.received().is_empty());
+        assert!(other.take_requests().is_empty());
     }
 }
 
@@ -75,7 +78,7 @@ async fn a_driver_gets_the_headers_of_the_client_except_tokens() {
         .unwrap();
     let response = gateway.send(request).await;
     assert_eq!(response.headers()["x-request-id"], "me-1");
-    let [received] = driver.received().try_into().unwrap();
+    let [received] = driver.take_requests().try_into().unwrap();
     let mut lines: Vec<String> = received
         .headers
         .iter()
@@ -111,7 +114,7 @@ async fn a_driver_that_refuses_connections_is_skipped() {
         )
         .await;
         assert_eq!((status, &reply["code"]), (200, &json!(0)));
-        let [received] = driver.received().try_into().unwrap();
+        let [received] = driver.take_requests().try_into().unwrap();
         assert_eq!(received.body, body);
     }
 }
@@ -132,12 +135,12 @@ async fn a_request_that_was_sent_to_a_driver_is_not_sent_again() {
     let (status, reply) = envelope(gateway.send(request("POST", &path, "{}")).await).await;
     assert_eq!((status, &reply["code"]), (200, &json!(1_405_053)), "{reply}");
     assert!(soon(dies).await.unwrap().starts_with("POST /mesosdriver/v4/a "));
-    assert!(other.received().is_empty());
+    assert!(other.take_requests().is_empty());
     for _ in 0..4 {
         let (_, reply) = envelope(gateway.send(request("POST", &path, "{}")).await).await;
         assert_eq!(reply["code"], 0, "{reply}");
     }
-    assert_eq!(other.received().len(), 4);
+    assert_eq!(other.take_requests().len(), 4);
 }
 
 #[tokio::test]
@@ -182,11 +185,11 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
         .await
     };
     // The test sends requests until one arrives at the busy driver, which does not answer it yet.
-    let held = loop {
-        let mut received = tokio::spawn(ask(gateway.clone()));
+    let pending_reply = loop {
+        let mut reply_task = tokio::spawn(ask(gateway.clone()));
         tokio::select! {
-            arrived = soon(arrivals.recv()) => break arrived.map(|()| received).unwrap(),
-            answer = &mut received => assert!(answer.unwrap().1.contains("success")),
+            arrived = soon(arrivals.recv()) => break arrived.map(|()| reply_task).unwrap(),
+            answer = &mut reply_task => assert!(answer.unwrap().1.contains("success")),
         }
     };
     for _ in 0..5 {
@@ -196,7 +199,7 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
     }
     assert!(arrivals.try_recv().is_err());
     release.notify_one();
-    assert_eq!(soon(held).await.unwrap().1, "done");
+    assert_eq!(soon(pending_reply).await.unwrap().1, "done");
 }
 
 #[tokio::test]
@@ -266,13 +269,19 @@ async fn a_connection_to_a_console_passes_through_the_gateway() {
     assert!(reply.contains("sec-websocket-protocol: mine\r\n"), "{reply}");
     write(&mut stream, "ping").await;
     assert_eq!(until(&mut stream, "ping").await, "ping");
-    let seen = soon(driver).await.unwrap();
+    let driver_head = soon(driver).await.unwrap();
     assert!(
-        seen.starts_with("GET /mesosdriver/v4/webconsole/x?host_ip=10.0.0.7&"),
-        "{seen}"
+        driver_head.starts_with("GET /mesosdriver/v4/webconsole/x?host_ip=10.0.0.7&"),
+        "{driver_head}"
     );
-    assert!(seen.contains(&format!("bcs-clusterid: {CLUSTER}\r\n")), "{seen}");
-    assert!(seen.contains("mine") && !seen.contains("YWJj"), "{seen}");
+    assert!(
+        driver_head.contains(&format!("bcs-clusterid: {CLUSTER}\r\n")),
+        "{driver_head}"
+    );
+    assert!(
+        driver_head.contains("mine") && !driver_head.contains("YWJj"),
+        "{driver_head}"
+    );
 }
 
 const HOSTS: &str = r#"{"result":true,"code":0,"message":"success","data":{"agents":[{"ip":"10.0.0.7"}]}}"#;
@@ -294,12 +303,12 @@ async fn only_consoles_on_hosts_of_the_cluster_are_reached() {
             let path = format!("/bcsapi/v1/{path}/x?cluster_id={CLUSTER}&{query}");
             let (_, body) = envelope(gateway.send(request("GET", &path, Body::empty())).await).await;
             assert_eq!(body["code"], code, "{path}: {body}");
-            let received: Vec<_> = driver
-                .received()
+            let reached_paths: Vec<_> = driver
+                .take_requests()
                 .iter()
                 .map(|request| request.uri.path().replace("%77", "w"))
                 .collect();
-            assert_eq!(received, at_driver, "{path}");
+            assert_eq!(reached_paths, at_driver, "{path}");
         }
     }
     // A request for a console may name the cluster in its query. Any other request must name the cluster in the header
@@ -361,7 +370,7 @@ async fn a_gateway_finishes_requests_in_flight_at_shutdown() {
     release.notify_one();
     assert_eq!(soon(reply).await.unwrap(), (200, "done".to_owned()));
     assert_eq!(
-        gateway.stopped().await,
+        gateway.wait_until_stopped().await,
         admittance_driver::ShutdownResult::Cleanly
     );
 }

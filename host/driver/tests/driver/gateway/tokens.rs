@@ -34,7 +34,7 @@ fn asking(method: &str, path: &str, headers: &[(&str, &str)]) -> Request<Body> {
     request.body(Body::empty()).unwrap()
 }
 
-fn written(directory: &Path, text: &str) -> PathBuf {
+fn write_tokens(directory: &Path, text: &str) -> PathBuf {
     let path = directory.join("tokens.yaml");
     std::fs::write(&path, text).unwrap();
     path
@@ -43,7 +43,7 @@ fn written(directory: &Path, text: &str) -> PathBuf {
 #[tokio::test]
 async fn token_check_counters_start_at_zero() {
     let directory = tempfile::tempdir().unwrap();
-    let table = TokenTable::read(&written(directory.path(), "tokens: []\n")).unwrap();
+    let table = TokenTable::read(&write_tokens(directory.path(), "tokens: []\n")).unwrap();
     for (tokens, expected) in [
         (TokensConfig::File(table), &[("file", "refused")][..]),
         (
@@ -80,7 +80,7 @@ async fn a_token_file_grants_rights_by_cluster() {
         digest("reads"),
         digest("writes")
     );
-    let table = TokenTable::read(&written(directory.path(), &text)).unwrap();
+    let table = TokenTable::read(&write_tokens(directory.path(), &text)).unwrap();
     let gateway = gateway(
         &[("BCS-1", &[driver.address]), ("BCS-2", &[driver.address])],
         |config| {
@@ -208,14 +208,14 @@ async fn a_token_file_grants_rights_by_cluster() {
     ] {
         let response = gateway.send(asking(method, path, headers)).await;
         let challenge = response.headers().get("www-authenticate").cloned();
-        let (found, body) = envelope(response).await;
+        let (reply_status, body) = envelope(response).await;
         let case = format!("{method} {path} {headers:?}: {body}");
-        assert_eq!((found, &body["code"]), (status, &json!(code)), "{case}");
+        assert_eq!((reply_status, &body["code"]), (status, &json!(code)), "{case}");
         assert!(body["message"].as_str().unwrap().contains(part), "{case}");
         assert_eq!(challenge.is_some(), status == 401, "{case}");
-        let reached = driver.received();
-        assert_eq!(reached.len(), usize::from(code == 0), "{case}");
-        for request in reached {
+        let driver_requests = driver.take_requests();
+        assert_eq!(driver_requests.len(), usize::from(code == 0), "{case}");
+        for request in driver_requests {
             assert!(
                 !request.headers.contains_key("authorization")
                     && !request.headers.contains_key("x-bcs-user-token")
@@ -238,22 +238,22 @@ async fn tokens_are_forwarded_to_drivers_only_if_configured() {
         ("x-bcs-user-token", "b"),
     ];
     gateway.send(asking("GET", APPLICATIONS, &headers)).await;
-    let [received] = driver.received().try_into().unwrap();
-    assert_eq!(received.headers["authorization"], "Bearer a");
-    assert_eq!(received.headers["x-bcs-user-token"], "b");
+    let [driver_request] = driver.take_requests().try_into().unwrap();
+    assert_eq!(driver_request.headers["authorization"], "Bearer a");
+    assert_eq!(driver_request.headers["x-bcs-user-token"], "b");
 }
 
 #[tokio::test]
 async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
     let driver = SimulatedDriver::start().await;
     let directory = tempfile::tempdir().unwrap();
-    let held_upstream = |token: &str| {
+    let token_list = |token: &str| {
         format!(
             "tokens: [{{ name: a, sha256: {}, clusters: {{ '*': Read }} }}]\n",
             digest(token)
         )
     };
-    let path = written(directory.path(), &held_upstream("first"));
+    let path = write_tokens(directory.path(), &token_list("first"));
     let table = TokenTable::read(&path).unwrap();
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
         config.tokens = Some(TokensConfig::File(table));
@@ -273,11 +273,11 @@ async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
     assert_eq!((status("first").await, status("second").await), (200, 401));
     assert_eq!(tokens().await, json!({"source": "file", "count": 1}));
 
-    written(directory.path(), &held_upstream("second"));
+    write_tokens(directory.path(), &token_list("second"));
     until("the second token", async || status("second").await == 200).await;
     assert_eq!(status("first").await, 401);
 
-    written(directory.path(), "tokens: [\n");
+    write_tokens(directory.path(), "tokens: [\n");
     until("the problem", async || tokens().await["problem"] != Value::Null).await;
     assert_eq!(status("second").await, 200);
     std::fs::remove_file(&path).unwrap();
@@ -287,7 +287,7 @@ async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
     .await;
     assert_eq!(status("second").await, 200);
 
-    written(directory.path(), "tokens: []\n");
+    write_tokens(directory.path(), "tokens: []\n");
     until("nobody", async || status("second").await == 401).await;
     assert_eq!(tokens().await, json!({"source": "file", "count": 0}));
 }
@@ -295,7 +295,7 @@ async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
 /// A server that checks tokens, like bcs-user-manager.
 #[derive(Clone, Default)]
 struct UserManager {
-    received: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
+    requests: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
     /// If a status and a text are set here, every request gets them as the reply, and no token is checked.
     instead: Arc<Mutex<Option<(u16, String)>>>,
 }
@@ -309,7 +309,7 @@ impl UserManager {
             let body: Value = serde_json::from_slice(&body).unwrap();
             let line = format!("{} {}", head.method, head.uri);
             manager
-                .received
+                .requests
                 .lock()
                 .unwrap()
                 .push((head.headers, line, body.clone()));
@@ -330,8 +330,8 @@ impl UserManager {
         })
     }
 
-    fn received(&self) -> Vec<(HeaderMap, String, Value)> {
-        std::mem::take(&mut *self.received.lock().unwrap())
+    fn take_requests(&self) -> Vec<(HeaderMap, String, Value)> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 }
 
@@ -372,17 +372,17 @@ async fn a_token_can_be_limited_to_namespaces() {
     let body = |key: &str, namespace: &str| {
         format!(r#"{{"kind":"application","{key}":{{"name":"a","namespace":"{namespace}"}}}}"#)
     };
-    let (mine, theirs) = (body("metadata", "mine"), body("metadata", "theirs"));
-    let twice = mine.replace("\"kind\"", "\"metadata\":{\"namespace\":\"theirs\"},\"kind\"");
+    let (own_body, foreign_body) = (body("metadata", "mine"), body("metadata", "theirs"));
+    let twice = own_body.replace("\"kind\"", "\"metadata\":{\"namespace\":\"theirs\"},\"kind\"");
     for (method, path, body, is_allowed) in [
         ("GET", "/namespaces/mine/applications", "", true),
         ("GET", "/namespaces/theirs/applications", "", false),
         ("GET", "/namespaces/m%69ne/applications", "", true),
         ("DELETE", "/namespaces/mine/deployments/a", "", true),
-        ("POST", "/namespaces/mine/applications", &*mine, true),
+        ("POST", "/namespaces/mine/applications", &*own_body, true),
         // A driver uses the namespace in the body, and accepts the key `metadata` in any case, such as `Metadata`. So
         // the gateway checks not only the namespace in the path, but also the one in the body.
-        ("POST", "/namespaces/mine/applications", &theirs, false),
+        ("POST", "/namespaces/mine/applications", &foreign_body, false),
         (
             "POST",
             "/namespaces/mine/applications",
@@ -391,7 +391,7 @@ async fn a_token_can_be_limited_to_namespaces() {
         ),
         ("POST", "/namespaces/mine/applications", &twice, false),
         ("POST", "/namespaces/mine/applications", "{}", false),
-        ("POST", "/namespaces/theirs/applications", &mine, false),
+        ("POST", "/namespaces/theirs/applications", &own_body, false),
         (
             "PUT",
             "/namespaces/mine/applications/a/taskgroups/0.a.theirs.1/rescheduler",
@@ -409,10 +409,10 @@ async fn a_token_can_be_limited_to_namespaces() {
             .insert("authorization", "Bearer mine".parse().unwrap());
         let (_, reply) = envelope(gateway.send(asking).await).await;
         assert_eq!(reply["code"] == 0, is_allowed, "{method} {path} {body}: {reply}");
-        let received = driver.received();
+        let driver_requests = driver.take_requests();
         let is_read = |request: &&DriverRequest| request.uri.path().ends_with("/cluster/resources");
         assert_eq!(
-            received.iter().filter(|request| !is_read(request)).count(),
+            driver_requests.iter().filter(|request| !is_read(request)).count(),
             usize::from(is_allowed),
             "{path}"
         );
@@ -424,10 +424,10 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
     let (driver, manager) = (SimulatedDriver::start().await, UserManager::default());
     let address = serve(manager.routes()).await;
     let directory = tempfile::tempdir().unwrap();
-    let own = directory.path().join("own");
-    std::fs::write(&own, "gateways-own\n").unwrap();
+    let token_path = directory.path().join("own");
+    std::fs::write(&token_path, "gateways-own\n").unwrap();
     let config = EndpointConfig {
-        token_file: Some(own.clone()),
+        token_file: Some(token_path.clone()),
         ..endpoint(&format!("http://{address}/usermanager/v1/permissions/verify"))
     };
     let gateway = with_endpoint(&driver, config).await;
@@ -455,9 +455,9 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
                     "{case}: {body}"
                 );
             }
-            let received = manager.received();
-            assert_eq!(received.len(), usize::from(asks), "{case}");
-            for (headers, line, body) in received {
+            let verifications = manager.take_requests();
+            assert_eq!(verifications.len(), usize::from(asks), "{case}");
+            for (headers, line, body) in verifications {
                 assert_eq!(line, "GET /usermanager/v1/permissions/verify");
                 assert_eq!(headers["authorization"], "Bearer gateways-own");
                 assert_eq!(headers["content-type"], "application/json");
@@ -470,31 +470,35 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
                 );
             }
         }
-        assert_eq!(driver.received().len(), if allowed { 2 } else { 0 }, "{case}");
+        assert_eq!(
+            driver.take_requests().len(),
+            if allowed { 2 } else { 0 },
+            "{case}"
+        );
     }
     for name in ["a", "b"] {
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer writes")];
         let request = asking("DELETE", &format!("{APPLICATIONS}/{name}"), &headers);
         assert_eq!(gateway.send(request).await.status(), 200);
-        let [(_, _, body)] = manager.received().try_into().unwrap();
+        let [(_, _, body)] = manager.take_requests().try_into().unwrap();
         assert_eq!(
             body["request_url"],
             format!("/mesosdriver/v4{APPLICATIONS}/{name}")
         );
     }
-    driver.received();
+    driver.take_requests();
     let headers = [("bcs-clusterid", "BCS-OTHER"), ("authorization", "Bearer reads")];
     assert_eq!(
         gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
         400
     );
-    assert_eq!(manager.received().len(), 1);
+    assert_eq!(manager.take_requests().len(), 1);
     let headers = [("bcs-clusterid", CLUSTER)];
     assert_eq!(
         gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
         401
     );
-    assert!(manager.received().is_empty());
+    assert!(manager.take_requests().is_empty());
 }
 
 #[tokio::test]
@@ -503,7 +507,7 @@ async fn no_token_is_accepted_while_the_token_endpoint_does_not_answer() {
     let address = serve(manager.routes()).await;
     let url = format!("http://{address}/");
     let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer reads")];
-    let refused = async |gateway: &RunningDriver, case: &str| {
+    let assert_refused = async |gateway: &RunningDriver, case: &str| {
         let response = gateway.send(asking("GET", APPLICATIONS, &headers)).await;
         assert_eq!(response.headers()["retry-after"], "1", "{case}");
         let (status, body) = envelope(response).await;
@@ -518,7 +522,7 @@ async fn no_token_is_accepted_while_the_token_endpoint_does_not_answer() {
             "{body}"
         );
     };
-    let received = with_endpoint(&driver, endpoint(&url)).await;
+    let endpoint_gateway = with_endpoint(&driver, endpoint(&url)).await;
     for (status, text) in [
         (401, ""),
         (500, r#"{"data":{"allowed":true}}"#),
@@ -529,32 +533,32 @@ async fn no_token_is_accepted_while_the_token_endpoint_does_not_answer() {
         (200, r#"{"data":{"allowed":"true"}}"#),
     ] {
         *manager.instead.lock().unwrap() = Some((status, text.to_owned()));
-        refused(&received, &format!("{status} {text}")).await;
+        assert_refused(&endpoint_gateway, &format!("{status} {text}")).await;
     }
     *manager.instead.lock().unwrap() = None;
     assert_eq!(
-        received
+        endpoint_gateway
             .send(asking("GET", APPLICATIONS, &headers))
             .await
             .status(),
         200
     );
-    driver.received();
+    driver.take_requests();
 
     let (silent, _release, _arrivals) = held_upstream().await;
-    let late = EndpointConfig {
+    let silent_endpoint = EndpointConfig {
         timeout: Duration::from_millis(50),
         ..endpoint(&format!("http://{silent}/"))
     };
-    refused(&with_endpoint(&driver, late).await, "it is silent").await;
-    let away = endpoint(&format!("http://{}/", refusing().await));
-    refused(&with_endpoint(&driver, away).await, "it is away").await;
+    assert_refused(&with_endpoint(&driver, silent_endpoint).await, "it is silent").await;
+    let absent_endpoint = endpoint(&format!("http://{}/", refusing().await));
+    assert_refused(&with_endpoint(&driver, absent_endpoint).await, "it is away").await;
     let tokenless = EndpointConfig {
         token_file: Some("/nonexistent/own".into()),
         ..endpoint(&url)
     };
-    refused(&with_endpoint(&driver, tokenless).await, "its own token is gone").await;
-    assert!(driver.received().is_empty());
+    assert_refused(&with_endpoint(&driver, tokenless).await, "its own token is gone").await;
+    assert!(driver.take_requests().is_empty());
 }
 
 #[tokio::test]

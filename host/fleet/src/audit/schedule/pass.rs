@@ -33,14 +33,14 @@ impl Inner {
         work: &mut AuditState,
         sender: mpsc::Sender<(u16, ObjectChange)>,
     ) -> Result<ChainAudit, String> {
-        let begun = Instant::now();
-        let built = host.audit_table(self.config.calls_webhooks).await;
-        let table = built.map_err(|error| error.to_string())?;
+        let start = Instant::now();
+        let table_result = host.audit_table(self.config.calls_webhooks).await;
+        let table = table_result.map_err(|error| error.to_string())?;
         let revision = table.revision();
         let jobs = thread::available_parallelism().map_or(1, usize::from).div_ceil(2);
-        let found = work.client.discover(&[&*table]).await;
-        let discovered = found.map_err(|error| error.to_string())?;
-        let mut audited = ChainAudit {
+        let discovery = work.client.discover(&[&*table]).await;
+        let discovered = discovery.map_err(|error| error.to_string())?;
+        let mut chain_audit = ChainAudit {
             auditor: Auditor::new(vec![table], self.config.user.clone(), jobs),
             resources: HashMap::new(),
             excluded: HashMap::new(),
@@ -49,55 +49,58 @@ impl Inner {
             sender,
         };
         let previous_problems: Vec<_> = self.status.lock().problems.keys().cloned().collect();
-        let mut failed: BTreeSet<_> = [AUDIT, REPORTS].map(str::to_owned).into();
+        let mut failed_subjects: BTreeSet<_> = [AUDIT, REPORTS].map(str::to_owned).into();
         let knows_all = discovered.unknown.is_empty();
         let mut is_complete = knows_all;
         for (group, error) in discovered.unknown {
             self.report(&group, Some(error.to_string()));
-            failed.insert(group);
+            failed_subjects.insert(group);
         }
         self.write_as(discovered.reports.filter(|_| self.config.writes_reports), work);
-        let mut listed = 0;
+        let mut object_count = 0;
         for resource in discovered.resources {
             if !self.is_audited(&resource) {
                 continue;
             }
             let name = resource.name();
-            let number = work.ledger.begin(&name);
-            audited.resources.insert(number, resource);
-            match self.list(&mut audited, work, number).await {
-                Ok(count) => listed += count,
+            let number = work.ledger.begin_list(&name);
+            chain_audit.resources.insert(number, resource);
+            match self.list(&mut chain_audit, work, number).await {
+                Ok(count) => object_count += count,
                 Err(error) => {
                     self.report(&name, Some(error.to_string()));
-                    failed.insert(name);
+                    failed_subjects.insert(name);
                     is_complete = false;
-                    audited.list_later(number);
+                    chain_audit.list_later(number);
                 }
             }
         }
-        for what in previous_problems.iter().filter(|what| !failed.contains(*what)) {
-            self.report(what, None);
+        for subject in previous_problems
+            .iter()
+            .filter(|key| !failed_subjects.contains(*key))
+        {
+            self.report(subject, None);
         }
         if knows_all {
-            let numbers: Vec<_> = audited.resources.keys().copied().collect();
+            let numbers: Vec<_> = chain_audit.resources.keys().copied().collect();
             work.ledger.keep_only(&numbers);
         }
-        self.record_pass(&work.ledger, revision, listed, begun, is_complete);
+        self.record_pass(&work.ledger, revision, object_count, start, is_complete);
         if let Some(report_writer) = &mut work.report_writer {
-            let compared = if is_complete {
+            let comparison = if is_complete {
                 report_writer.compare(&work.client, &mut work.ledger).await
             } else {
                 Ok(())
             };
             // Reports are usually written while the leader waits for the next audit of all objects. If an audit took
             // longer than `every`, the next one begins without a wait. So the reports are written here too.
-            let written = report_writer.write(&work.client, &mut work.ledger).await;
+            let write_result = report_writer.write(&work.client, &mut work.ledger).await;
             self.report(
                 REPORTS,
-                compared.and(written).err().map(|error| error.to_string()),
+                comparison.and(write_result).err().map(|error| error.to_string()),
             );
         }
-        Ok(audited)
+        Ok(chain_audit)
     }
 
     /// Directs all further reports to this API. `None` means that no reports are written.
@@ -108,8 +111,8 @@ impl Inner {
         self.status.lock().reports = reports.map(|api| api.api_version().to_owned());
     }
 
-    fn record_pass(&self, ledger: &Ledger, revision: u64, listed: u64, begun: Instant, is_complete: bool) {
-        let seconds = begun.elapsed().as_secs_f64();
+    fn record_pass(&self, ledger: &Ledger, revision: u64, listed: u64, start: Instant, is_complete: bool) {
+        let seconds = start.elapsed().as_secs_f64();
         metrics::audit_ended(is_complete, seconds);
         self.count(ledger);
         let verdicts = ledger.verdicts();
@@ -154,40 +157,43 @@ impl Inner {
     /// Lists and audits the objects of a resource, and starts to watch them. Returns their number.
     pub(super) async fn list(
         &self,
-        audited: &mut ChainAudit,
+        chain_audit: &mut ChainAudit,
         work: &mut AuditState,
         number: u16,
     ) -> Result<u64, AnswerError> {
-        let Some(resource) = audited.resources.get(&number).cloned() else {
+        let Some(resource) = chain_audit.resources.get(&number).cloned() else {
             return Ok(0);
         };
         let mut pages = Pages::new(&resource, None, self.config.page);
-        let mut listed = 0;
+        let mut object_count = 0;
         while let Some(page) = pages.next(&work.client).await? {
-            listed += page.len() as u64;
+            object_count += page.len() as u64;
             let mut requests = Vec::with_capacity(page.len());
             for object in page {
-                if !self.is_excluded(&resource, &object, &mut audited.excluded).await {
+                if !self
+                    .is_excluded(&resource, &object, &mut chain_audit.excluded)
+                    .await
+                {
                     requests.push(resource.request(object));
                 }
             }
-            let record = |judged| work.ledger.record(number, judged);
-            audited.auditor.audit(&resource, requests, record).await;
+            let record = |judged_object| work.ledger.record(number, judged_object);
+            chain_audit.auditor.audit(&resource, requests, record).await;
         }
-        work.ledger.end(number);
+        work.ledger.end_list(number);
         if let Some(version) = pages.into_version() {
-            let (client, sender) = (work.client.clone(), audited.sender.clone());
-            let following = watch::follow(client, resource, number, version, sender);
-            audited.watches.spawn(following);
+            let (client, sender) = (work.client.clone(), chain_audit.sender.clone());
+            let watch_task = watch::follow(client, resource, number, version, sender);
+            chain_audit.watches.spawn(watch_task);
         }
-        Ok(listed)
+        Ok(object_count)
     }
 
     pub(super) async fn is_excluded(
         &self,
         resource: &AuditedResource,
         object: &Object,
-        known: &mut HashMap<String, bool>,
+        exclusion_cache: &mut HashMap<String, bool>,
     ) -> bool {
         let head = object.head();
         let namespace = match resource.name().as_str() {
@@ -197,7 +203,7 @@ impl Inner {
         let Some(namespace) = namespace else {
             return false;
         };
-        if let Some(is_excluded) = known.get(namespace) {
+        if let Some(is_excluded) = exclusion_cache.get(namespace) {
             return *is_excluded;
         }
         let is_excluded = self.config.excluded_namespaces.contains(namespace)
@@ -206,7 +212,7 @@ impl Inner {
                 // If the labels of the namespace cannot be read, its objects are audited.
                 Err(_) => false,
             };
-        known.insert(namespace.clone(), is_excluded);
+        exclusion_cache.insert(namespace.clone(), is_excluded);
         is_excluded
     }
 }

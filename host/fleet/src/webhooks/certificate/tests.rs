@@ -8,9 +8,14 @@ fn service() -> Service {
     Service::new("hooks", "hooks-system")
 }
 
-/// Returns the contents of the Secret after a renewal that takes place `days` days from now. `found` is what the Secret
-/// contains before the renewal; `None` if there is no Secret yet.
-fn after(days: i64, found: Option<&SecretContents>, is_trusted: bool, is_early: bool) -> SecretContents {
+/// Returns the contents of the Secret after a renewal that takes place `days` days from now. `old_contents` is what the
+/// Secret contains before the renewal; `None` if there is no Secret yet.
+fn after(
+    days: i64,
+    old_contents: Option<&SecretContents>,
+    is_trusted: bool,
+    is_early: bool,
+) -> SecretContents {
     let renewal = Renewal {
         service: &service(),
         days: DAYS,
@@ -18,7 +23,7 @@ fn after(days: i64, found: Option<&SecretContents>, is_trusted: bool, is_early: 
         is_trusted,
         is_early,
     };
-    renewal.next_contents(found).unwrap()
+    renewal.next_contents(old_contents).unwrap()
 }
 
 fn count(contents: &SecretContents) -> usize {
@@ -41,8 +46,8 @@ fn a_certificate_is_replaced_in_steps_before_it_expires() {
     assert_eq!(replaced.authorities, announced.authorities);
 
     assert_eq!(after(89, Some(&replaced), true, false), replaced);
-    let alone = after(91, Some(&replaced), true, false);
-    assert_eq!((&alone.served, count(&alone)), (&next, 1));
+    let final_contents = after(91, Some(&replaced), true, false);
+    assert_eq!((&final_contents.served, count(&final_contents)), (&next, 1));
 }
 
 #[test]
@@ -52,18 +57,18 @@ fn a_certificate_that_cannot_be_served_is_replaced_at_once() {
     let now = OffsetDateTime::now_utc();
     // None of these three certificates can be served: the first has a CA that is not trusted, the second has the key of
     // another certificate, and the third has expired.
-    let foreign = SecretContents {
+    let untrusted_contents = SecretContents {
         authorities: other.authorities.clone(),
         ..first.clone()
     };
-    let mut mixed = first.clone();
-    mixed.served.key.clone_from(&other.served.key);
-    for (days, found) in [(0, &foreign), (0, &mixed), (91, &first)] {
+    let mut mismatched_contents = first.clone();
+    mismatched_contents.served.key.clone_from(&other.served.key);
+    for (days, unusable_contents) in [(0, &untrusted_contents), (0, &mismatched_contents), (91, &first)] {
         let later = now + Duration::days(days);
-        assert!(!found.is_usable(&service(), later));
-        let made = after(days, Some(found), false, false);
-        assert!(made.is_usable(&service(), later));
-        assert!(made.served != found.served && made.next.is_none());
+        assert!(!unusable_contents.is_usable(&service(), later));
+        let renewed_contents = after(days, Some(unusable_contents), false, false);
+        assert!(renewed_contents.is_usable(&service(), later));
+        assert!(renewed_contents.served != unusable_contents.served && renewed_contents.next.is_none());
     }
     let announced = after(61, Some(&first), true, false);
     let next = announced.next.clone().unwrap();
@@ -77,10 +82,10 @@ fn a_certificate_lost_from_the_secret_is_replaced() {
     let announced = after(1, Some(&first), true, true);
     assert_eq!(announced.served, first.served);
     assert!(announced.next.is_some());
-    let mut spoiled = announced.clone();
-    spoiled.next.as_mut().unwrap().key.clear();
-    let again = after(1, Some(&spoiled), false, true);
-    assert!(again.next.is_some() && again.next != announced.next);
+    let mut corrupt_contents = announced.clone();
+    corrupt_contents.next.as_mut().unwrap().key.clear();
+    let reissued_contents = after(1, Some(&corrupt_contents), false, true);
+    assert!(reissued_contents.next.is_some() && reissued_contents.next != announced.next);
 }
 
 #[test]

@@ -32,8 +32,8 @@ pub(super) struct ImportPlan {
 }
 
 struct ImportPlanner<'a> {
-    here: &'a Directory,
-    tokens_here: HashMap<i64, &'a UserToken>,
+    directory: &'a Directory,
+    existing_tokens: HashMap<i64, &'a UserToken>,
     settled_before: &'a HashSet<(String, String)>,
     /// The users of the gateway that the import may delete if they conflict with users of bcs-api.
     replace: &'a [UserName],
@@ -44,13 +44,17 @@ struct ImportPlanner<'a> {
 impl ImportPlan {
     pub(super) fn new(
         source: &mut ImportSource,
-        here: &Directory,
+        directory: &Directory,
         settled_before: &HashSet<(String, String)>,
         replace: &[UserName],
     ) -> Result<Self, AccountsError> {
         let mut planning = ImportPlanner {
-            here,
-            tokens_here: here.tokens.values().map(|token| (token.id.0, token)).collect(),
+            directory,
+            existing_tokens: directory
+                .tokens
+                .values()
+                .map(|token| (token.id.0, token))
+                .collect(),
             settled_before,
             replace,
             plan: Self::default(),
@@ -75,10 +79,10 @@ impl ImportPlan {
 
     /// Returns the ID of the user with the number `id`, who is already in the gateway or is imported. Returns `None` if
     /// there is no such user after the import.
-    pub(super) fn user(&self, here: &Directory, id: i64) -> Option<UserId> {
+    pub(super) fn user(&self, directory: &Directory, id: i64) -> Option<UserId> {
         let id = UserId(id);
-        let stays = here.user(id).is_some() && !self.replaced.contains_key(&id);
-        (stays || self.users.contains_key(&id)).then_some(id)
+        let is_kept = directory.user(id).is_some() && !self.replaced.contains_key(&id);
+        (is_kept || self.users.contains_key(&id)).then_some(id)
     }
 }
 
@@ -113,11 +117,11 @@ impl ImportPlanner<'_> {
             ));
             return;
         }
-        let holder = self.here.user(id);
+        let holder = self.directory.user(id);
         if holder.is_some_and(|holder| holder.name == name) {
             return;
         }
-        let namesake = self.here.users().find(|other| other.name == name);
+        let namesake = self.directory.users().find(|other| other.name == name);
         for other in holder.into_iter().chain(namesake) {
             if self.replace.contains(&other.name) {
                 self.plan.replaced.insert(other.id, other.clone());
@@ -139,26 +143,30 @@ impl ImportPlanner<'_> {
     }
 
     fn token(&mut self, token: SourceToken) {
-        let Some(user) = self.plan.user(self.here, token.user_id) else {
+        let Some(user) = self.plan.user(self.directory, token.user_id) else {
             return;
         };
         if !self.settle("user_tokens", token.id.to_string()) {
             return;
         }
         let digest = TokenDigest::of(&token.value);
-        let is_kept = |known: &&UserToken| !self.plan.replaced.contains_key(&known.user);
-        let same_value = self.here.tokens.get(digest.as_bytes()).filter(is_kept);
-        let same_id = self.tokens_here.get(&token.id).copied().filter(is_kept);
-        if same_value.is_some_and(|known| known.id.0 == token.id && known.user == user) {
+        let is_kept = |existing_token: &&UserToken| !self.plan.replaced.contains_key(&existing_token.user);
+        let same_value = self.directory.tokens.get(digest.as_bytes()).filter(is_kept);
+        let same_id = self.existing_tokens.get(&token.id).copied().filter(is_kept);
+        if same_value
+            .is_some_and(|existing_token| existing_token.id.0 == token.id && existing_token.user == user)
+        {
             return;
         }
-        for (known, relation) in [(same_value, "is"), (same_id, "has the number of")] {
-            let Some(known) = known else { continue };
-            let user = self.here.user(known.user);
+        for (existing_token, relation) in [(same_value, "is"), (same_id, "has the number of")] {
+            let Some(existing_token) = existing_token else {
+                continue;
+            };
+            let user = self.directory.user(existing_token.user);
             let owner = user.map_or_else(String::new, |user| format!(" of {}", user.name));
             self.conflicts.insert(format!(
                 "token {} of bcs-api, of its user {}, {relation} token {}{owner} here",
-                token.id, token.user_id, known.id.0
+                token.id, token.user_id, existing_token.id.0
             ));
         }
         self.plan.tokens.push(token);
@@ -187,28 +195,30 @@ impl ImportPlanner<'_> {
             return;
         }
         let project = cluster.project_id.clone().zip(cluster.platform_id.clone());
-        for other in self.here.clusters() {
+        for other in self.directory.clusters() {
             let bcs = other.bcs.as_ref();
-            let known = bcs.map(|info| (&info.project_id, &info.cluster_id));
+            let other_project = bcs.map(|info| (&info.project_id, &info.cluster_id));
             if other.id == *id && other.identifier == *identifier {
                 return;
             }
-            let what = if other.id == *id {
+            let shared_key = if other.id == *id {
                 "ID"
             } else if other.identifier == *identifier {
                 "identifier"
-            } else if known.is_some() && known == project.as_ref().map(|(project, id)| (project, id)) {
+            } else if other_project.is_some()
+                && other_project == project.as_ref().map(|(project, id)| (project, id))
+            {
                 "project and cluster ID"
             } else {
                 continue;
             };
             self.conflicts.insert(format!(
-                "cluster {id} of bcs-api, with the identifier {identifier}, has the {what} of the cluster {} here, \
+                "cluster {id} of bcs-api, with the identifier {identifier}, has the {shared_key} of the cluster {} here, \
                  with the identifier {}",
                 other.id, other.identifier
             ));
         }
-        let creator = self.plan.user(self.here, cluster.creator_id);
+        let creator = self.plan.user(self.directory, cluster.creator_id);
         self.plan.clusters.insert(
             id.clone(),
             RegisteredCluster {

@@ -1,13 +1,13 @@
 use super::*;
 
-const OWN: [(&str, &str); 4] = [
+const IDENTITY_HEADERS: [(&str, &str); 4] = [
     ("authorization", "Bearer cluster"),
     ("impersonate-group", "admittance:view"),
     ("impersonate-group", "dev"),
     ("impersonate-user", "plain.alice"),
 ];
 
-fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)> {
+fn replaced_headers(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         map.append(
@@ -31,8 +31,8 @@ fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)>
     all
 }
 
-fn expected(more: &[(&str, &str)]) -> Vec<(String, String)> {
-    let mut all: Vec<_> = OWN
+fn expected_headers(more: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut all: Vec<_> = IDENTITY_HEADERS
         .iter()
         .chain(more)
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -71,16 +71,16 @@ fn no_header_with_a_client_identity_reaches_a_cluster() {
         ("Sec-WebSocket-Protocol", "base64url.bearer.authorization.k8s.io.bWluZQ"),
         ("Sec-WebSocket-Protocol", "BASE64URL.bearer.authorization.k8s.io.bWluZQ"),
     ] {
-        assert_eq!(replaced(&[(name, value)], false), expected(&[]), "{name}: {value}");
-        assert_eq!(replaced(&[(name, value), (name, "other")], false).iter().filter(|(_, value)| value == "system:masters").count(), 0);
+        assert_eq!(replaced_headers(&[(name, value)], false), expected_headers(&[]), "{name}: {value}");
+        assert_eq!(replaced_headers(&[(name, value), (name, "other")], false).iter().filter(|(_, value)| value == "system:masters").count(), 0);
     }
 }
 
 #[test]
 fn headers_without_an_identity_reach_the_cluster() {
     assert_eq!(
-        replaced(&[("X-Other", "1")], false),
-        expected(&[("x-other", "1")])
+        replaced_headers(&[("X-Other", "1")], false),
+        expected_headers(&[("x-other", "1")])
     );
     let upgrade = [
         ("Connection", "keep-alive, Upgrade, Impersonate-User"),
@@ -91,8 +91,8 @@ fn headers_without_an_identity_reach_the_cluster() {
         ),
     ];
     assert_eq!(
-        replaced(&upgrade, true),
-        expected(&[
+        replaced_headers(&upgrade, true),
+        expected_headers(&[
             ("connection", "upgrade"),
             ("upgrade", "websocket"),
             ("sec-websocket-protocol", "v5.channel.k8s.io, v4.channel.k8s.io"),

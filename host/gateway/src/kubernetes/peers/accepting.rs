@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message, handshake::clien
 use super::{
     super::{
         KubernetesProxy, LoggedReply,
-        agents::{CLOSED, STOPPING, TunnelSocket, closed, credentials, header, switch},
+        agents::{CLOSED, STOPPING, TunnelSocket, credentials, header, switch, until_closed},
         error::KubernetesError,
         headers::{CHALLENGE, ID, TOKEN},
         routes::{ClusterRoute, ConnectVia, OpenTunnel, Routes},
@@ -76,7 +76,7 @@ impl KubernetesProxy {
             let _counted = counted;
             let is_answered = tokio::select! {
                 is_answered = is_answered(&mut socket, &secret, &connection) => is_answered,
-                () = closed(guard.as_ref()) => return,
+                () = until_closed(guard.as_ref()) => return,
             };
             if is_answered {
                 kubernetes
@@ -127,8 +127,8 @@ impl KubernetesProxy {
         let is_idle = || announced.lock().values().all(OpenTunnel::is_idle);
         let why = tokio::select! {
             why = session.run(socket, outgoing, &accepts) => why,
-            () = closed(guard.as_ref()) => CLOSED.to_owned(),
-            () = self.stopped(is_idle) => STOPPING.to_owned(),
+            () = until_closed(guard.as_ref()) => CLOSED.to_owned(),
+            () = self.until_stopped(is_idle) => STOPPING.to_owned(),
             () = peers.secrets.until_removed(secret) => REMOVED.to_owned(),
         };
         tracing::info!(gateway = id, why, "the tunnel of another gateway has ended");
@@ -151,17 +151,20 @@ impl Peers {
                 .and_then(|key| key.to_str().ok())
                 .unwrap_or_default()
                 .to_owned(),
-            server: self.own.to_string(),
+            server: self.own_server.to_string(),
             challenge: String::new(),
         };
         let proof = header(headers, TOKEN)?;
-        let secret = self.secrets.accept(proof, HandshakeStep::Opens, &connection).ok_or_else(|| {
-            let message = format!(
-                "the gateway does not know the secret, or connects to another address than {}, which is registered",
-                self.own
-            );
-            KubernetesError::Unauthenticated(message)
-        })?;
+        let secret = self
+            .secrets
+            .accept(proof, HandshakeStep::Opens, &connection)
+            .ok_or_else(|| {
+                let message = format!(
+                    "the gateway does not know the secret, or connects to another address than {}, which is registered",
+                    self.own_server
+                );
+                KubernetesError::Unauthenticated(message)
+            })?;
         connection.challenge = generate_key();
         Ok((secret, connection))
     }
@@ -202,9 +205,9 @@ fn apply_announcement(
     if announced.len() >= MOST_CLUSTERS && !announced.contains_key(cluster) {
         return Err(format!("it announced more than {MOST_CLUSTERS} clusters"));
     }
-    let way = ConnectVia::Gateway(session.clone(), memory(cluster));
+    let via = ConnectVia::Gateway(session.clone(), memory(cluster));
     let opened =
-        credentials(params).and_then(|credentials| ClusterRoute::new(cluster, credentials.into(), way));
+        credentials(params).and_then(|credentials| ClusterRoute::new(cluster, credentials.into(), via));
     match opened {
         Ok(route) => {
             let open = routes.open(cluster, route.into());

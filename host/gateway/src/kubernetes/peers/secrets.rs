@@ -98,10 +98,10 @@ impl PeerSecrets {
         connection: &ConnectionContext,
     ) -> Option<PeerSecret> {
         let secrets = self.0.current();
-        let known = secrets
+        let accepted_secret = secrets
             .iter()
             .find(|secret| secret.accepts(proof, step, connection));
-        known.cloned()
+        accepted_secret.cloned()
     }
 
     pub(super) async fn until_removed(&self, secret: &PeerSecret) {
@@ -124,9 +124,11 @@ impl PeerSecrets {
     pub(super) async fn follow(&self) {
         let report = |loaded: Result<&Vec<PeerSecret>, &str>| match loaded {
             Ok(_) => tracing::info!("the changed secret of gateways is in use"),
-            Err(why) => tracing::error!(
-                "the changed secret of gateways is invalid, so the previous one stays in use: {why}"
-            ),
+            Err(reason) => {
+                tracing::error!(
+                    "the changed secret of gateways is invalid, so the previous one stays in use: {reason}"
+                )
+            }
         };
         self.0.follow(report).await;
     }

@@ -43,13 +43,13 @@ async fn only_the_servers_of_the_newest_tunnel_are_checked() {
         Arc::new(ClusterRoute::new("a", credentials.clone(), ConnectVia::Tunnel(session)).unwrap())
     };
     let (first, second) = (tunnel(), tunnel());
-    let checked = || [&first, &second].map(|route| *route.is_newest.borrow());
+    let are_newest = || [&first, &second].map(|route| *route.is_newest.borrow());
     let older = routes.open("a", first.clone()).unwrap();
-    assert_eq!(checked(), [true, false]);
+    assert_eq!(are_newest(), [true, false]);
     let newer = routes.open("a", second.clone()).unwrap();
-    assert_eq!(checked(), [false, true]);
+    assert_eq!(are_newest(), [false, true]);
     drop(newer);
-    assert_eq!(checked(), [true, false]);
+    assert_eq!(are_newest(), [true, false]);
     drop(older);
 }
 
@@ -60,12 +60,12 @@ async fn a_tunnel_that_ends_late_leaves_newer_tunnels_open() {
     let route = |via: ConnectVia| Arc::new(ClusterRoute::new("a", credentials.clone(), via).unwrap());
     let budget = Budget::new(1 << 20);
     let session = || TunnelSession::new(budget.clone()).0;
-    let own = |routes: &Routes| routes.state("a").tunnels;
+    let tunnel_count = |routes: &Routes| routes.state("a").tunnels;
     let first = routes.open("a", route(ConnectVia::Tunnel(session()))).unwrap();
     let second = route(ConnectVia::Tunnel(session()));
     let newer = routes.open("a", second.clone()).unwrap();
     drop(first);
-    assert_eq!(own(&routes), 1);
+    assert_eq!(tunnel_count(&routes), 1);
     assert!(Arc::ptr_eq(&routes.of_agents()["a"], &second));
     // A tunnel through another gateway is used only if the agent has no tunnel to this gateway.
     let through = routes

@@ -93,11 +93,11 @@ impl ApiServers {
             Self::Listed(servers) => Ok(servers.clone()),
             Self::Endpoints(_) => {
                 let server = self.fallback(credentials).pop();
-                let listed = match server {
+                let server_addresses = match server {
                     Some(server) => endpoints(&server, credentials).await,
                     None => Err("the kubeconfig has no server".to_owned()),
                 };
-                listed.map_err(AgentError::Endpoints)
+                server_addresses.map_err(AgentError::Endpoints)
             }
         }
     }
@@ -160,11 +160,11 @@ async fn endpoints(server: &Uri, credentials: &ReadCredentials) -> Result<Vec<Ur
         .body(Empty::<Bytes>::new())
         .map_err(|_| "the token cannot be sent in a header".to_owned())?;
     let exchange = async {
-        let sent = client.request(request).await;
-        let reply = sent.map_err(|error| causes::chain(&error))?;
+        let outcome = client.request(request).await;
+        let reply = outcome.map_err(|error| causes::chain(&error))?;
         let status = reply.status();
-        let received = Limited::new(reply.into_body(), LARGEST_REPLY).collect().await;
-        let body = received.map_err(|error| causes::chain(&*error))?.to_bytes();
+        let body_outcome = Limited::new(reply.into_body(), LARGEST_REPLY).collect().await;
+        let body = body_outcome.map_err(|error| causes::chain(&*error))?.to_bytes();
         if status.is_success() {
             Ok(body)
         } else {
@@ -174,13 +174,14 @@ async fn endpoints(server: &Uri, credentials: &ReadCredentials) -> Result<Vec<Ur
     let body = tokio::time::timeout(TIMEOUT, exchange)
         .await
         .map_err(|_| format!("{server} did not reply within {TIMEOUT:?}"))??;
-    let found: ApiServerEndpoints = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
-    addresses(&found)
+    let api_endpoints: ApiServerEndpoints =
+        serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+    addresses(&api_endpoints)
 }
 
-fn addresses(found: &ApiServerEndpoints) -> Result<Vec<Uri>, String> {
+fn addresses(api_endpoints: &ApiServerEndpoints) -> Result<Vec<Uri>, String> {
     let mut addresses = Vec::new();
-    for subset in &found.subsets {
+    for subset in &api_endpoints.subsets {
         let is_https = |port: &&EndpointPort| port.name.as_deref() == Some(PORT);
         let Some(port) = subset.ports.iter().find(is_https) else {
             continue;
@@ -255,8 +256,8 @@ impl From<AgentError> for KubeconfigError {
 }
 
 fn entry<T: DeserializeOwned>(list: &[NamedEntry], key: &str, name: &str) -> Result<T, KubeconfigError> {
-    let found = list.iter().find(|entry| entry.name == name);
-    let content = found
+    let named_entry = list.iter().find(|entry| entry.name == name);
+    let content = named_entry
         .and_then(|entry| entry.content.get(key))
         .ok_or_else(|| KubeconfigError::Content(format!("there is no {key} {name:?}")))?;
     T::deserialize(content).map_err(|error| KubeconfigError::Content(format!("{key} {name:?}: {error}")))
@@ -335,12 +336,17 @@ mod tests {
                 ca: path(ca),
             };
             match (credentials.read().await, expected) {
-                (Ok(read), None) => assert_eq!((&*read.token, &*read.ca), ("text", " text\n")),
+                (Ok(read_credentials), None) => {
+                    assert_eq!(
+                        (&*read_credentials.token, &*read_credentials.ca),
+                        ("text", " text\n")
+                    )
+                }
                 (Err(error), Some(expected)) => {
                     let error = error.to_string();
                     assert!(error.contains(expected), "{token} {ca}: {error}");
                 }
-                (read, _) => panic!("{token} {ca}: {:?}", read.is_ok()),
+                (outcome, _) => panic!("{token} {ca}: {:?}", outcome.is_ok()),
             }
         }
     }
@@ -368,38 +374,38 @@ mod tests {
             (ca, "tokenFile: none", Err("none: No such file")),
         ] {
             fs::write(&file, text(cluster, user)).unwrap();
-            let read = AgentCredentials::Kubeconfig(file.clone()).read().await;
-            match (read, expected) {
-                (Ok(read), Ok(ca)) => {
-                    assert_eq!((&*read.token, &*read.ca), ("abc", ca));
-                    let servers = ApiServers::Endpoints(None).fallback(&read);
+            let outcome = AgentCredentials::Kubeconfig(file.clone()).read().await;
+            match (outcome, expected) {
+                (Ok(read_credentials), Ok(ca)) => {
+                    assert_eq!((&*read_credentials.token, &*read_credentials.ca), ("abc", ca));
+                    let servers = ApiServers::Endpoints(None).fallback(&read_credentials);
                     assert_eq!(servers, ["https://10.0.0.1:6443"]);
                 }
                 (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
-                (read, expected) => panic!("{cluster} {user}: {} {expected:?}", read.is_ok()),
+                (outcome, expected) => panic!("{cluster} {user}: {} {expected:?}", outcome.is_ok()),
             }
         }
     }
 
     #[test]
     fn only_endpoints_with_an_https_port_are_addresses_of_api_servers() {
-        let of = |subsets: serde_json::Value| {
+        let addresses_of = |subsets: serde_json::Value| {
             addresses(&serde_json::from_value(json!({"subsets": subsets})).unwrap())
         };
         let https = json!([{"name": "https", "port": 6443}]);
-        let found = of(json!([
+        let servers = addresses_of(json!([
             {"addresses": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.3"}], "ports": https},
             {"addresses": [{"ip": "fd00::1"}, {"ip": "10.0.0.1"}], "ports": https},
             {"addresses": [{"ip": "10.0.0.4"}], "ports": [{"name": "http", "port": 80}]},
         ]));
         assert_eq!(
-            found.unwrap(),
+            servers.unwrap(),
             [
                 "https://10.0.0.1:6443",
                 "https://10.0.0.2:6443",
                 "https://[fd00::1]:6443"
             ]
         );
-        assert!(of(json!([])).is_err());
+        assert!(addresses_of(json!([])).is_err());
     }
 }

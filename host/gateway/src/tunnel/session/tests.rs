@@ -5,11 +5,11 @@ use super::*;
 use crate::tunnel::{LARGEST_OF_AGENT, connection::MOST_HELD, websocket_config};
 
 async fn socket() -> [WebSocketStream<DuplexStream>; 2] {
-    let (ours, theirs) = tokio::io::duplex(64 << 10);
+    let (server_stream, client_stream) = tokio::io::duplex(64 << 10);
     let config = Some(websocket_config(LARGEST_OF_AGENT));
     [
-        WebSocketStream::from_raw_socket(ours, Role::Server, config).await,
-        WebSocketStream::from_raw_socket(theirs, Role::Client, config).await,
+        WebSocketStream::from_raw_socket(server_stream, Role::Server, config).await,
+        WebSocketStream::from_raw_socket(client_stream, Role::Client, config).await,
     ]
 }
 
@@ -44,8 +44,8 @@ async fn echo() -> String {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
-                let (mut read, mut write) = stream.split();
-                let _ = tokio::io::copy(&mut read, &mut write).await;
+                let (mut reader, mut writer) = stream.split();
+                let _ = tokio::io::copy(&mut reader, &mut writer).await;
             });
         }
     });
@@ -63,25 +63,25 @@ async fn connections_through_a_tunnel_carry_data_and_end_on_both_sides() {
         streams.push(stream);
     }
     for (number, stream) in (0..3_u8).zip(&mut streams) {
-        let mut read = [9; 3];
-        stream.read_exact(&mut read).await.unwrap();
-        assert_eq!(read, [number; 3]);
+        let mut received_bytes = [9; 3];
+        stream.read_exact(&mut received_bytes).await.unwrap();
+        assert_eq!(received_bytes, [number; 3]);
     }
     drop(streams);
     while !session.0.connections.lock().is_empty() {
         tokio::task::yield_now().await;
     }
-    let (mut read, mut write) = tokio::io::split(open(&session, to(&address)).await.unwrap());
+    let (mut reader, mut writer) = tokio::io::split(open(&session, to(&address)).await.unwrap());
     let length = 5 << 20;
     let writing = tokio::spawn(async move {
-        write.write_all(&vec![7; length]).await.unwrap();
-        write
+        writer.write_all(&vec![7; length]).await.unwrap();
+        writer
     });
     let mut all = vec![0; length];
-    read.read_exact(&mut all).await.unwrap();
+    reader.read_exact(&mut all).await.unwrap();
     assert!(all.iter().all(|byte| *byte == 7));
     let _write = writing.await.unwrap();
-    session.0.ended.cancel();
+    session.0.end_token.cancel();
     assert!(open(&session, to("a:1")).await.is_err());
     assert!(!agent.await.unwrap().is_empty());
 }
@@ -159,12 +159,12 @@ async fn frames_without_data_take_no_memory() {
     let session = gateway(&budget, ours);
     let mut attacker = Attacker(theirs);
     let unread = open(&session, to("a:1")).await.unwrap();
-    let idle = budget.used();
+    let idle = budget.charged_bytes();
     for _ in 0..20_000 {
         attacker.send(1, Content::Data(Bytes::new())).await;
     }
     attacker.settle().await;
-    assert_eq!(budget.used(), idle);
+    assert_eq!(budget.charged_bytes(), idle);
     drop(unread);
 }
 
@@ -188,7 +188,7 @@ async fn a_connection_ends_if_the_other_side_ignores_a_pause() {
     unread.read_to_end(&mut all).await.unwrap();
     assert!(all.len() <= BUFFER, "{}", all.len());
     attacker.settle().await;
-    assert_eq!(budget.used(), 0);
+    assert_eq!(budget.charged_bytes(), 0);
 }
 
 #[tokio::test]
@@ -206,18 +206,18 @@ async fn slow_readers_together_stay_within_the_limit_of_a_tunnel() {
     for _ in 0..64 {
         for connection in 1..=8 {
             attacker.send(connection, Content::Data(chunk.clone())).await;
-            assert!(budget.used() <= 4 << 20);
+            assert!(budget.charged_bytes() <= 4 << 20);
         }
         attacker.send(9, Content::Data(chunk.clone())).await;
-        let mut read = vec![0; CHUNK];
-        healthy.read_exact(&mut read).await.unwrap();
+        let mut received_bytes = vec![0; CHUNK];
+        healthy.read_exact(&mut received_bytes).await.unwrap();
     }
     attacker.settle().await;
-    let ended = session.0.connections.lock().len();
-    assert!(ended < 9, "slow readers are ended");
+    let open_count = session.0.connections.lock().len();
+    assert!(open_count < 9, "slow readers are ended");
     drop((unread, healthy));
-    session.0.ended.cancel();
-    while budget.used() > 0 {
+    session.0.end_token.cancel();
+    while budget.charged_bytes() > 0 {
         tokio::task::yield_now().await;
     }
 }
@@ -228,7 +228,7 @@ async fn a_connection_is_charged_until_its_reader_has_read_everything() {
     let budget = Budget::new(8 << 20).part(1 << 20);
     let session = gateway(&budget, ours);
     let mut attacker = Attacker(theirs);
-    let (mut ended, mut open) = (
+    let (mut ended_stream, mut open_stream) = (
         open(&session, to("a:1")).await.unwrap(),
         open(&session, to("a:1")).await.unwrap(),
     );
@@ -241,13 +241,13 @@ async fn a_connection_is_charged_until_its_reader_has_read_everything() {
     assert!(session.is_used());
     for _ in 0..30 {
         attacker.send(2, Content::Data(chunk.clone())).await;
-        let mut read = vec![0; CHUNK];
-        open.read_exact(&mut read).await.unwrap();
+        let mut received_bytes = vec![0; CHUNK];
+        open_stream.read_exact(&mut received_bytes).await.unwrap();
     }
-    // The other side has ended the connection `ended` before anything was read from it. All bytes that have arrived can
+    // The other side has ended `ended_stream` before anything was read from it. All bytes that have arrived can
     // still be read, and the connection is removed after the last of them.
     let mut all = Vec::new();
-    ended.read_to_end(&mut all).await.unwrap();
+    ended_stream.read_to_end(&mut all).await.unwrap();
     assert_eq!(all.len(), 10 * CHUNK);
     while session.0.connections.lock().len() > 1 {
         tokio::task::yield_now().await;

@@ -44,24 +44,24 @@ async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
 }
 
 async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
-    let mut taken = 0;
+    let mut byte_count = 0;
     while let Some(frame) = body.frame().await {
-        taken += frame
+        byte_count += frame
             .map_err(|error| error.to_string())?
             .into_data()
             .unwrap()
             .len();
         tokio::time::sleep(pause).await;
     }
-    Ok(taken)
+    Ok(byte_count)
 }
 
-async fn ends(
+async fn run_until_end(
     activity: &Activity,
     taking: impl Future<Output = Result<usize, String>>,
 ) -> Option<Result<usize, String>> {
     let watching = async {
-        while activity.expired().await == ConnectionExpiry::Stalled {}
+        while activity.until_expired().await == ConnectionExpiry::Stalled {}
         std::future::pending::<()>().await
     };
     tokio::select! {
@@ -111,10 +111,10 @@ async fn a_request_body_is_aborted_when_one_side_stalls() {
                 () = drip(sender, bytes, pause) => unreachable!("it drips for ever"),
             }
         };
-        let ended = ends(&activity, taking).await;
-        assert_eq!(ended, expected.map(|text| Err(text.to_owned())), "{case}");
+        let outcome = run_until_end(&activity, taking).await;
+        assert_eq!(outcome, expected.map(|text| Err(text.to_owned())), "{case}");
         if let Some(expected) = expected {
-            assert_eq!(transfer.stalled().await.to_string(), expected, "{case}");
+            assert_eq!(transfer.until_stalled().await.to_string(), expected, "{case}");
         }
     }
 }
@@ -180,8 +180,8 @@ async fn a_reply_is_aborted_when_one_side_stalls() {
                 () = drip(sender, bytes, pause) => unreachable!("it drips for ever"),
             }
         };
-        let ended = ends(&activity, taking).await;
-        assert_eq!(ended, expected.map(|text| Err(text.to_owned())), "{case}");
+        let outcome = run_until_end(&activity, taking).await;
+        assert_eq!(outcome, expected.map(|text| Err(text.to_owned())), "{case}");
     }
 }
 
@@ -191,7 +191,7 @@ async fn a_reply_that_the_client_does_not_read_is_dropped() {
     let (sender, body) = body();
     let _untaken = transfer(&activity).send(body);
     let started = Instant::now();
-    assert_eq!(activity.expired().await, ConnectionExpiry::Stalled);
+    assert_eq!(activity.until_expired().await, ConnectionExpiry::Stalled);
     let after = started.elapsed();
     assert!(
         (LIMITS.client..LIMITS.client + 10 * SECOND).contains(&after),

@@ -34,7 +34,7 @@ fn observed(request: Request, outcome: &Outcome) -> ObservedDecision<'_> {
         selection: &Selection::All,
         outcome,
         duration: Duration::from_micros(1500),
-        at: Moment::now(),
+        time: Moment::now(),
         revision: 7,
     }
 }
@@ -185,9 +185,9 @@ fn decision_ids_grow_even_if_the_clock_does_not() {
     let before = log.list(&DecisionFilter::default(), None, 10);
     assert_eq!(uids(&before), ["c", "b", "a"]);
     let outcome = allowed("d");
-    let mut early = observed(pod("d", "shop"), &outcome);
-    early.at = Moment(SystemTime::UNIX_EPOCH);
-    log.add(&early);
+    let mut early_decision = observed(pod("d", "shop"), &outcome);
+    early_decision.time = Moment(SystemTime::UNIX_EPOCH);
+    log.add(&early_decision);
     let list = log.list(&DecisionFilter::default(), None, 10);
     assert_eq!(uids(&list), ["d", "c", "b", "a"]);
     assert!(list.decisions.is_sorted_by(|one, other| one.id > other.id));
@@ -196,8 +196,8 @@ fn decision_ids_grow_even_if_the_clock_does_not() {
 #[test]
 fn a_decision_record_describes_the_request_and_each_stage() {
     let log = three();
-    let [found] = log.get("b", None).0.try_into().unwrap();
-    let mut record = serde_json::to_value(found.record()).unwrap();
+    let [logged] = log.get("b", None).0.try_into().unwrap();
+    let mut record = serde_json::to_value(logged.record()).unwrap();
     for moving in ["id", "at"] {
         record.as_object_mut().unwrap().remove(moving);
     }
@@ -231,8 +231,8 @@ fn a_decision_record_describes_the_request_and_each_stage() {
 
 #[test]
 fn decision_details_contain_the_objects_of_the_request() {
-    let [found] = three().get("b", None).0.try_into().unwrap();
-    let detail = found.detail();
+    let [logged] = three().get("b", None).0.try_into().unwrap();
+    let detail = logged.detail();
     let review = detail.review.unwrap();
     assert_eq!(review.request["object"]["spec"], json!({"token": "hidden"}));
     assert_eq!(review.response["allowed"], true);
@@ -240,7 +240,7 @@ fn decision_details_contain_the_objects_of_the_request() {
         detail.result.unwrap()["spec"],
         json!({"token": "other", "size": 3})
     );
-    let (request, _) = found.request().unwrap();
+    let (request, _) = logged.request().unwrap();
     assert_eq!(request.object.unwrap().value()["spec"]["token"], "hidden");
 }
 
@@ -248,10 +248,10 @@ fn decision_details_contain_the_objects_of_the_request() {
 fn configured_values_are_redacted_in_decisions() {
     let log = log(10, 1 << 20, &["/spec/token"]);
     log.add(&observed(pod("b", "shop"), &changed("b")));
-    let [found] = log.get("b", None).0.try_into().unwrap();
-    let text = serde_json::to_string(&found.detail()).unwrap();
+    let [logged] = log.get("b", None).0.try_into().unwrap();
+    let text = serde_json::to_string(&logged.detail()).unwrap();
     assert!(!text.contains("hidden") && !text.contains("other"), "{text}");
-    let detail = found.detail();
+    let detail = logged.detail();
     assert_eq!(detail.result.unwrap()["spec"]["size"], 3);
     assert_eq!(detail.decision.patch.unwrap()[1]["value"], 3);
 }
@@ -270,20 +270,23 @@ fn decisions_do_not_contain_the_content_of_secrets() {
         outcome.trace[0].result = StageResult::Changed(patch.clone());
         outcome.patch = patch;
         log.add(&observed(request("s", kind, &object), &outcome));
-        let [found] = log.get("s", None).0.try_into().unwrap();
-        let kept = format!("{:?}", found.decided);
-        assert!(!kept.contains("c2VjcmV0") && !kept.contains("b3RoZXI"), "{kept}");
-        let detail = found.detail();
+        let [logged] = log.get("s", None).0.try_into().unwrap();
+        let debug_text = format!("{:?}", logged.decided_request);
+        assert!(
+            !debug_text.contains("c2VjcmV0") && !debug_text.contains("b3RoZXI"),
+            "{debug_text}"
+        );
+        let detail = logged.detail();
         assert_eq!(detail.decision.verdict, DecisionVerdict::Changed);
         assert_eq!((detail.review, detail.result), (None, None));
-        assert!(found.request().is_none());
+        assert!(logged.request().is_none());
     }
 }
 
 #[test]
 fn a_decision_record_without_values_keeps_the_paths_of_patches() {
-    let [found] = three().get("b", None).0.try_into().unwrap();
-    let mut record = found.record();
+    let [logged] = three().get("b", None).0.try_into().unwrap();
+    let mut record = logged.record();
     record.without_values();
     assert_eq!(
         record.patch.as_ref().unwrap()[0],
@@ -316,8 +319,8 @@ fn the_decision_log_is_limited_by_count_and_bytes() {
         request("large", "ConfigMap", &object),
         &allowed("large"),
     ));
-    let [found] = by_bytes.get("large", None).0.try_into().unwrap();
-    assert!(found.request().is_none() && found.detail().review.is_none());
+    let [logged] = by_bytes.get("large", None).0.try_into().unwrap();
+    assert!(logged.request().is_none() && logged.detail().review.is_none());
 
     let mut outcome = allowed("huge");
     outcome.warnings.push("x".repeat(30 * size));
@@ -344,12 +347,12 @@ fn decisions_of_several_threads_are_ordered_by_time() {
     assert_eq!(list.decisions.len(), 300);
     assert!(list.decisions.is_sorted_by(|one, other| one.id > other.id));
     for name in ["a", "b", "c"] {
-        let own: Vec<u32> = uids(&list)
+        let numbers: Vec<u32> = uids(&list)
             .into_iter()
             .filter_map(|uid| uid.strip_prefix(name))
             .map(|number| number.parse().unwrap())
             .collect();
-        assert!(own.is_sorted_by(|one, other| one > other), "{own:?}");
+        assert!(numbers.is_sorted_by(|one, other| one > other), "{numbers:?}");
     }
     let newest = uids(&list)[0];
     assert_eq!(log.get(newest, None).0.len(), 1);
@@ -484,9 +487,9 @@ fn pages_of_decisions_have_a_size_limit() {
         }
         let (mut before, mut ids) = (None, Vec::new());
         loop {
-            let (found, older) = log.get(uid, before);
-            assert!((1..10).contains(&found.len()), "{uid}: {}", found.len());
-            ids.extend(found.iter().rev().map(LoggedDecision::id));
+            let (page, older) = log.get(uid, before);
+            assert!((1..10).contains(&page.len()), "{uid}: {}", page.len());
+            ids.extend(page.iter().rev().map(LoggedDecision::id));
             assert_eq!(ids.len() + older, 10, "{uid}");
             before = ids.last().copied();
             if older == 0 {

@@ -37,23 +37,23 @@ impl Redacted {
         }
     }
 
-    /// Shortens a patch to about `most` bytes. Returns the number of operations that were cut off its end.
-    pub(crate) fn shorten_patch(&mut self, most: usize) -> usize {
-        if self.0.to_string().len() <= most {
+    /// Shortens a patch to about `size_max` bytes. Returns the number of operations that were cut off its end.
+    pub(crate) fn shorten_patch(&mut self, size_max: usize) -> usize {
+        if self.0.to_string().len() <= size_max {
             return 0;
         }
         self.remove_patch_values();
         let Some(operations) = self.0.as_array_mut() else {
             return 0;
         };
-        let (all, mut bytes) = (operations.len(), 0);
+        let (operation_count, mut bytes) = (operations.len(), 0);
         let fits = |operation: &&Value| {
             bytes += operation.to_string().len();
-            bytes <= most
+            bytes <= size_max
         };
-        let kept = operations.iter().take_while(fits).count();
-        operations.truncate(kept);
-        all - kept
+        let kept_count = operations.iter().take_while(fits).count();
+        operations.truncate(kept_count);
+        operation_count - kept_count
     }
 }
 
@@ -179,16 +179,17 @@ pub(crate) fn is_secret(request: &Request) -> bool {
 }
 
 fn apply_to_patch(request: &Request, redactions: &[Redaction], operations: &mut Value) -> usize {
-    let own = secret_redactions(is_secret(request));
-    let all = redactions.iter().chain(&own);
-    all.map(|redaction| redact_operations(operations, &redaction.0))
+    let extra_redactions = secret_redactions(is_secret(request));
+    let combined = redactions.iter().chain(&extra_redactions);
+    combined
+        .map(|redaction| redact_operations(operations, &redaction.0))
         .sum()
 }
 
 fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usize {
-    let own = secret_redactions(is_secret);
-    let all = redactions.iter().chain(&own);
-    all.map(|redaction| redact(value, &redaction.0)).sum()
+    let extra_redactions = secret_redactions(is_secret);
+    let combined = redactions.iter().chain(&extra_redactions);
+    combined.map(|redaction| redact(value, &redaction.0)).sum()
 }
 
 /// Redacts the Secrets in a value, and returns the number of redacted values. If the value is an item of a list, `list`
@@ -201,7 +202,7 @@ fn redact_secrets(value: &mut Value, list: &str) -> usize {
     let is_core = value.get("apiVersion").is_none_or(|version| version == "v1");
     let is_secret = kind == "Secret" && is_core;
     let count = if is_secret { apply_to(value, true, &[]) } else { 0 };
-    let inner: usize = match value {
+    let nested_count: usize = match value {
         Value::Object(fields) => fields
             .iter_mut()
             .map(|(key, value)| match (key.as_str(), value) {
@@ -214,7 +215,7 @@ fn redact_secrets(value: &mut Value, list: &str) -> usize {
         Value::Array(entries) => entries.iter_mut().map(|entry| redact_secrets(entry, "")).sum(),
         _ => 0,
     };
-    count + inner
+    count + nested_count
 }
 
 fn secret_redactions(is_secret: bool) -> Vec<Redaction> {

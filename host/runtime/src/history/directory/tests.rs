@@ -30,18 +30,18 @@ fn only_the_owner_may_read_the_history_directory() {
     directory.write_disabled(&[]).unwrap();
     let files = fs::read_dir(&path).unwrap().map(|file| file.unwrap().path());
     let parents = [folder.path().join("a"), path.clone()];
-    let mut seen = 0;
-    for place in files.chain(parents) {
-        let mode = fs::metadata(&place).unwrap().permissions().mode();
+    let mut path_count = 0;
+    for entry_path in files.chain(parents) {
+        let mode = fs::metadata(&entry_path).unwrap().permissions().mode();
         let is_public = mode & 0o077 != 0;
         assert!(
-            !is_public || place == path.join("lock"),
+            !is_public || entry_path == path.join("lock"),
             "{}: {mode:o}",
-            place.display()
+            entry_path.display()
         );
-        seen += 1;
+        path_count += 1;
     }
-    assert_eq!(seen, 5);
+    assert_eq!(path_count, 5);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_damaged_revision_file_is_skipped() {
         }
         fs::write(&path, bytes).unwrap();
     }
-    let whole = entry(4, "text");
-    directory.write(&whole).unwrap();
-    assert_eq!(directory.entries().unwrap(), [whole]);
+    let complete_entry = entry(4, "text");
+    directory.write(&complete_entry).unwrap();
+    assert_eq!(directory.entries().unwrap(), [complete_entry]);
 }

@@ -41,22 +41,22 @@ impl DisabledStages {
         let (mut disabled, mut rollouts) = (Vec::new(), Vec::new());
         if let Some(directory) = &directory {
             match directory.disabled() {
-                Ok(kept) => disabled = kept,
+                Ok(disabled_stages) => disabled = disabled_stages,
                 Err(error) => tracing::error!("all stages are enabled: {error}"),
             }
             match directory.rollouts() {
-                Ok(kept) => rollouts = kept,
+                Ok(rollout_steps) => rollouts = rollout_steps,
                 Err(error) => tracing::error!("all rollouts begin anew: {error}"),
             }
         }
         let (now, instant) = (Moment::now(), Instant::now());
-        let (ended, disabled): (Vec<_>, Vec<_>) =
+        let (ended_stages, disabled): (Vec<_>, Vec<_>) =
             disabled.into_iter().partition(|disabled| disabled.until <= now);
         let stages = disabled.into_iter().map(|disabled| {
             metrics::stage_disabled(&disabled.stage, true);
             tracing::warn!(stage = disabled.stage, until = %disabled.until, "the stage stays disabled");
-            let rest = disabled.until.0.duration_since(now.0).unwrap_or_default();
-            (Arc::new(disabled), instant + rest)
+            let remaining_time = disabled.until.0.duration_since(now.0).unwrap_or_default();
+            (Arc::new(disabled), instant + remaining_time)
         });
         let stages = Stages {
             stages: stages.collect(),
@@ -66,8 +66,8 @@ impl DisabledStages {
             next_end: watch::Sender::default(),
         };
         stages.update_next_end();
-        if let Some(directory) = directory.as_ref().filter(|_| !ended.is_empty()) {
-            ended.iter().for_each(log_end);
+        if let Some(directory) = directory.as_ref().filter(|_| !ended_stages.is_empty()) {
+            ended_stages.iter().for_each(log_end);
             if let Err(error) = directory.write_disabled(&stages.list()) {
                 tracing::error!("{error}");
             }
@@ -108,7 +108,7 @@ impl DisabledStages {
 
     async fn write<T: 'static>(
         self: &Arc<Self>,
-        what: &str,
+        subject: &str,
         list: fn(&Stages) -> Vec<T>,
         write: fn(&HistoryDirectory, &[T]) -> Result<(), HistoryError>,
     ) -> Option<String> {
@@ -129,7 +129,7 @@ impl DisabledStages {
             Err(error) => error.to_string(),
         };
         metrics::write_failed("history");
-        tracing::error!("{what} not kept over a restart: {problem}");
+        tracing::error!("{subject} not kept over a restart: {problem}");
         Some(problem)
     }
 }
@@ -183,11 +183,11 @@ impl Stages {
 
     pub(super) fn remove(
         &mut self,
-        mut which: impl FnMut(&DisabledStage, Instant) -> bool,
+        mut is_selected: impl FnMut(&DisabledStage, Instant) -> bool,
     ) -> Vec<DisabledStage> {
         let removed = self
             .stages
-            .extract_if(.., |(disabled, end)| which(disabled, *end))
+            .extract_if(.., |(disabled, end)| is_selected(disabled, *end))
             .map(|(disabled, _)| Arc::unwrap_or_clone(disabled))
             .collect();
         self.update_next_end();
@@ -195,8 +195,10 @@ impl Stages {
     }
 
     fn update_next_end(&self) {
-        let own = self.stages.iter().map(|(_, end)| *end);
-        let ends = own.chain(self.exceptions_end).chain(self.rollouts.next_end());
+        let stage_ends = self.stages.iter().map(|(_, end)| *end);
+        let ends = stage_ends
+            .chain(self.exceptions_end)
+            .chain(self.rollouts.next_end());
         self.next_end.send_replace(ends.min());
     }
 }

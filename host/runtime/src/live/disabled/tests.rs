@@ -59,7 +59,7 @@ fn disabled_stages(host: &Host) -> Vec<DisabledStage> {
 }
 
 async fn until_all_are_enabled(host: &Host) {
-    let mut ends = host.0.disabled.lock().ends();
+    let mut ends = host.0.disabled_stages.lock().ends();
     ends.wait_for(Option::is_none).await.unwrap();
 }
 
@@ -67,12 +67,12 @@ async fn until_all_are_enabled(host: &Host) {
 async fn a_disabled_stage_is_not_called_until_its_time_ends() {
     let host = pods().build().await.unwrap();
     assert!(!admit(&host).await.is_allowed());
-    let started = Instant::now();
+    let start_time = Instant::now();
     let switched = host
         .disable(&id("pods/images"), off(minutes(30), " broken "))
         .await
         .unwrap();
-    assert_eq!(started, Instant::now(), "disabling waits for nothing");
+    assert_eq!(start_time, Instant::now(), "disabling waits for nothing");
     assert_eq!(switched.disabled.stage, "Mutating:pods/images");
     assert_eq!(switched.disabled.reason, "broken");
     assert!(switched.not_kept.unwrap().contains("directory"));
@@ -87,7 +87,7 @@ async fn a_disabled_stage_is_not_called_until_its_time_ends() {
     );
 
     until_all_are_enabled(&host).await;
-    assert_eq!(started.elapsed(), minutes(30));
+    assert_eq!(start_time.elapsed(), minutes(30));
     assert!(!admit(&host).await.is_allowed());
     assert_eq!(disabled_stages(&host), []);
 }
@@ -95,11 +95,11 @@ async fn a_disabled_stage_is_not_called_until_its_time_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_stage_disabled_to_audit_is_called_but_not_enforced() {
     let host = pods().build().await.unwrap();
-    let how = DisableOptions {
+    let options = DisableOptions {
         audit: true,
         ..off(minutes(1), "false denials")
     };
-    host.disable(&id("pods/images"), how).await.unwrap();
+    host.disable(&id("pods/images"), options).await.unwrap();
     let outcome = admit(&host).await;
     assert!(outcome.is_allowed());
     assert_eq!(outcome.trace[0].mode, Mode::Audit);
@@ -114,12 +114,12 @@ async fn disabling_a_stage_again_replaces_its_end_and_reason() {
     let host = pods().build().await.unwrap();
     let stage = id("Mutating:pods/images");
     let first = host.disable(&stage, off(minutes(30), "one")).await.unwrap();
-    let started = Instant::now();
+    let start_time = Instant::now();
     let second = host.disable(&stage, off(minutes(10), "two")).await.unwrap();
     assert_eq!((first.replaced, second.replaced), (None, Some(first.disabled)));
     assert_eq!(disabled_stages(&host), std::slice::from_ref(&second.disabled));
     until_all_are_enabled(&host).await;
-    assert_eq!(started.elapsed(), minutes(10));
+    assert_eq!(start_time.elapsed(), minutes(10));
 
     host.disable(&stage, off(minutes(10), "three")).await.unwrap();
     let enabled = host
@@ -233,11 +233,11 @@ async fn a_disabled_stage_stays_disabled_after_a_restart() {
     assert_eq!(switched.not_kept, None);
     drop(host);
     let host = start().await;
-    let shown = disabled_stages(&host);
-    assert_eq!(shown.len(), 1);
+    let stages = disabled_stages(&host);
+    assert_eq!(stages.len(), 1);
     // The time was read from disk, where it is rounded to milliseconds. So the test compares the times as texts, which
     // contain only milliseconds as well.
-    assert_eq!(shown[0].until.to_string(), switched.disabled.until.to_string());
+    assert_eq!(stages[0].until.to_string(), switched.disabled.until.to_string());
     assert!(admit(&host).await.is_allowed());
     host.enable(&id("pods/images"), None).await.unwrap();
     drop(host);
@@ -302,11 +302,11 @@ async fn a_stage_is_enabled_early_if_the_clock_is_set_forward() {
         .unwrap()
         .disabled;
     disabled.until = Moment::now();
-    let started = Instant::now();
+    let start_time = Instant::now();
     host.0
-        .disabled
+        .disabled_stages
         .lock()
         .insert(disabled, Instant::now() + minutes(30));
     until_all_are_enabled(&host).await;
-    assert!(started.elapsed() <= CLOCK_CHECK);
+    assert!(start_time.elapsed() <= CLOCK_CHECK);
 }

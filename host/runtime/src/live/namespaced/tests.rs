@@ -42,7 +42,7 @@ fn chain() -> ChainDefinition {
     load_text("chain.yaml", &text).unwrap().remove(0)
 }
 
-fn places(allowed: &NamespacedChains, chain: &ChainDefinition) -> Vec<String> {
+fn forbidden_paths(allowed: &NamespacedChains, chain: &ChainDefinition) -> Vec<String> {
     let mistakes = allowed.mistakes(chain);
     mistakes.into_iter().map(|mistake| mistake.path).collect()
 }
@@ -56,7 +56,7 @@ fn namespaced_chains_may_use_only_expressions_by_default() {
     );
     let none = NamespacedChains::default();
     assert_eq!(
-        places(&none, &chain),
+        forbidden_paths(&none, &chain),
         [
             "spec.stages[1].matchConditions",
             "spec.stages[1].cel",
@@ -106,7 +106,7 @@ fn namespaced_chains_may_use_what_the_configuration_allows() {
         },
     };
     assert_eq!(
-        places(&allowed, &chain),
+        forbidden_paths(&allowed, &chain),
         [
             "spec.stages[2].plugin.allow.cluster",
             "spec.stages[2].plugin.allow.http",
@@ -121,5 +121,5 @@ fn namespaced_chains_may_use_what_the_configuration_allows() {
     allowed.webhooks = NamespacedWebhooks::Any;
     allowed.allow = plugin.allow.clone();
     allowed.allow.cluster.insert(ClusterKind::any_access());
-    assert_eq!(places(&allowed, &chain), [""; 0]);
+    assert_eq!(forbidden_paths(&allowed, &chain), [""; 0]);
 }

@@ -46,16 +46,16 @@ pub(super) async fn module(
         _ => Some(permit(&assembler.fetchers).await?),
     };
     let module = resolver
-        .obtain(&order.reference, order.pinned, freshness, &on_progress)
+        .obtain(&order.reference, order.pinned_digest, freshness, &on_progress)
         .await?;
     let store = catalog.store().filter(|_| assembler.fills_store);
     if let (ModuleReference::File(_), Some(store)) = (&order.reference, store) {
         // The module file may change later, but a rollback needs its present content, so the store keeps a copy.
-        let (store, kept) = (store.clone(), module.clone());
-        let kept = on_thread_for_long_work(move || store.insert_module(&kept))
+        let (store, module_copy) = (store.clone(), module.clone());
+        let insertion = on_thread_for_long_work(move || store.insert_module(&module_copy))
             .await
             .map_err(StageErrorCause::Interrupted)?;
-        if let Err(error) = kept {
+        if let Err(error) = insertion {
             metrics::write_failed("store");
             tracing::warn!(%error, "a module could not be stored; a rollback to it is not possible once its \
             file changes");
@@ -80,14 +80,14 @@ pub(super) async fn plugin(
     order: &Order,
 ) -> Result<(Arc<Plugin>, bool), StageErrorCause> {
     let key = compiled_key(sandbox, module, order);
-    if let Some(plugin) = stored(assembler, sandbox, key, order).await? {
+    if let Some(plugin) = load_stored(assembler, sandbox, key, order).await? {
         return Ok((Arc::new(plugin), true));
     }
     let prepared = prepare(assembler, sandbox, module, key, order).await?;
     // The plugin has just been compiled, and its compiled form was written to a file in the store. The file is mapped
     // into memory instead of using the code that the compiler returned, because this takes less memory.
     if assembler.catalog.store().is_some_and(Store::maps_code)
-        && let Some(plugin) = stored(assembler, sandbox, key, order).await?
+        && let Some(plugin) = load_stored(assembler, sandbox, key, order).await?
     {
         return Ok((Arc::new(plugin), false));
     }
@@ -100,7 +100,7 @@ pub(super) async fn plugin(
 }
 
 /// Loads a plugin from the store; returns `None` if the store has no compiled form of it that can be loaded.
-async fn stored(
+async fn load_stored(
     assembler: &Assembler,
     sandbox: &Sandbox,
     key: CompiledKey,
@@ -158,8 +158,8 @@ async fn prepare(
     let store = assembler.catalog.store().filter(|_| assembler.fills_store);
     if let (Some(store), Some(code)) = (store, prepared.code()) {
         let (store, header, code) = (store.clone(), prepared.header(), code.clone());
-        let kept = on_thread_for_long_work(move || store.keep_compiled(key, &code, &header)).await;
-        if let Ok(Err(error)) = kept {
+        let store_result = on_thread_for_long_work(move || store.keep_compiled(key, &code, &header)).await;
+        if let Ok(Err(error)) = store_result {
             metrics::write_failed("store");
             tracing::warn!(%error, "a compiled plugin could not be stored; the next start compiles it again");
         }

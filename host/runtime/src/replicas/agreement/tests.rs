@@ -8,17 +8,17 @@ fn hash(name: &str) -> Digest {
 /// `dead`, `leader`, `problem` and `earlier-B`.
 fn replica(text: &str) -> KnownReplica {
     let words: Vec<&str> = text.split(' ').collect();
-    let has = |mark: &str| words.contains(&mark);
+    let has_mark = |mark: &str| words.contains(&mark);
     KnownReplica {
         name: words[0].to_owned(),
-        is_alive: !has("dead"),
-        is_leader: has("leader"),
+        is_alive: !has_mark("dead"),
+        is_leader: has_mark("leader"),
         report: TableReport {
             live: hash(words[1]),
             prepared: hash(words[2]),
-            earlier: has("earlier-B").then(|| hash("B")),
+            earlier: has_mark("earlier-B").then(|| hash("B")),
             since: Moment(std::time::SystemTime::UNIX_EPOCH),
-            problem: has("problem").then(|| "no route".to_owned()),
+            problem: has_mark("problem").then(|| "no route".to_owned()),
             rollouts: Vec::new(),
         },
     }

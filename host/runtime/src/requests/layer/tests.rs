@@ -106,12 +106,12 @@ impl Service<Request<Full<Bytes>>> for Inner {
     }
 
     fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
-        let seen = self.0.clone();
+        let requests = self.0.clone();
         Box::pin(async move {
             let (head, body) = request.into_parts();
             let Ok(body) = body.collect().await;
             let body = String::from_utf8(body.to_bytes().to_vec()).unwrap();
-            seen.lock().unwrap().push((head.headers, body));
+            requests.lock().unwrap().push((head.headers, body));
             Ok(Response::new(Full::default()))
         })
     }
@@ -152,8 +152,8 @@ async fn send(layer: &AdmissionLayer, request: Request<Full<Bytes>>) -> (Respons
 async fn a_decision_names_the_dialect_of_its_request() {
     let layer = layer().await;
     send(&layer, request("POST", &application("good"))).await;
-    let listed = layer.0.host.decisions().list(&Default::default(), None, 10);
-    let dialects: Vec<_> = listed
+    let list = layer.0.host.decisions().list(&Default::default(), None, 10);
+    let dialects: Vec<_> = list
         .decisions
         .iter()
         .map(|decision| decision.dialect.as_deref())
@@ -227,11 +227,15 @@ async fn the_passage_of_a_response_says_how_its_request_was_handled() {
             None,
         ),
     ] {
-        let (response, seen) = send(&layer, request(method, &body)).await;
+        let (response, requests) = send(&layer, request(method, &body)).await;
         assert_eq!(response.extensions().get::<Passage>(), Some(&passage), "{case}");
-        let seen = seen.lock().unwrap();
-        assert_eq!(seen.first().map(|(_, body)| body), reaches.as_ref(), "{case}");
-        if let Some((headers, body)) = seen.first() {
+        let locked_requests = requests.lock().unwrap();
+        assert_eq!(
+            locked_requests.first().map(|(_, body)| body),
+            reaches.as_ref(),
+            "{case}"
+        );
+        if let Some((headers, body)) = locked_requests.first() {
             assert_eq!(headers[CONTENT_LENGTH], body.len().to_string(), "{case}");
             assert_eq!(
                 headers.contains_key("content-md5"),
@@ -239,12 +243,12 @@ async fn the_passage_of_a_response_says_how_its_request_was_handled() {
                 "{case}"
             );
         }
-        let warned = response.headers().get("warning").is_some();
-        let judged = matches!(
+        let has_warning = response.headers().get("warning").is_some();
+        let is_judged = matches!(
             passage,
             Passage::Allowed | Passage::Changed | Passage::Ended("refused")
         );
-        assert_eq!(warned, judged, "{case}");
+        assert_eq!(has_warning, is_judged, "{case}");
     }
 }
 
@@ -254,9 +258,9 @@ async fn large_and_compressed_bodies_are_refused() {
         .await
         .body_limits(BodyLimits::new(60, Duration::from_secs(30)));
     let large = application(&"x".repeat(60));
-    let (response, seen) = send(&layer, request("POST", &large)).await;
+    let (response, requests) = send(&layer, request("POST", &large)).await;
     assert_eq!(response.status(), 413);
-    assert!(seen.lock().unwrap().is_empty());
+    assert!(requests.lock().unwrap().is_empty());
     let (response, _) = send(&layer, request("PUT", &large)).await;
     assert_eq!(
         response.status(),
@@ -280,7 +284,7 @@ async fn large_and_compressed_bodies_are_refused() {
 async fn valid_request_ids_become_the_uid() {
     let layer = layer().await;
     let long = "x".repeat(129);
-    for (given, kept) in [
+    for (given, is_kept) in [
         (Some("abc-1.2_3:4"), true),
         (Some(""), false),
         (Some("a b"), false),
@@ -290,13 +294,13 @@ async fn valid_request_ids_become_the_uid() {
     ] {
         for name in ["good", "bad"] {
             let mut request = request("POST", &application(name));
-            if let Some(given) = given {
-                request.headers_mut().insert(REQUEST_ID, given.parse().unwrap());
+            if let Some(sent_id) = given {
+                request.headers_mut().insert(REQUEST_ID, sent_id.parse().unwrap());
             }
-            let (response, seen) = send(&layer, request).await;
+            let (response, requests) = send(&layer, request).await;
             let id = response.headers()[REQUEST_ID].to_str().unwrap().to_owned();
-            assert_eq!(Some(id.as_str()) == given, kept, "{given:?}");
-            for (headers, _) in seen.lock().unwrap().iter() {
+            assert_eq!(Some(id.as_str()) == given, is_kept, "{given:?}");
+            for (headers, _) in requests.lock().unwrap().iter() {
                 assert_eq!(headers[REQUEST_ID], id);
             }
             if name == "bad" {

@@ -62,9 +62,9 @@ impl ComparedAnswer {
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let effects = match (&self.effect, &other.effect) {
-            (Ok(Effect::Change(own, _)), Ok(Effect::Change(other, _))) => own == other,
-            (Ok(own), Ok(other)) => own == other,
-            (Err(own), Err(other)) => own.kind == other.kind,
+            (Ok(Effect::Change(after, _)), Ok(Effect::Change(other, _))) => after == other,
+            (Ok(effect), Ok(other)) => effect == other,
+            (Err(failure), Err(other)) => failure.kind == other.kind,
             _ => false,
         };
         effects && self.warnings == other.warnings && self.audit_annotations == other.audit_annotations
@@ -113,7 +113,11 @@ pub(super) struct Comparisons {
 impl Comparisons {
     pub(super) fn kind(&mut self, kind: &str) -> &mut ComparedKind {
         let is_counted = self.kinds.contains_key(kind) || self.kinds.len() < KINDS;
-        let kind = if is_counted { kind } else { ComparedKind::OTHERS };
+        let kind = if is_counted {
+            kind
+        } else {
+            ComparedKind::OTHER_KINDS
+        };
         self.kinds.entry(kind.to_owned()).or_insert_with(|| ComparedKind {
             kind: kind.to_owned(),
             ..ComparedKind::default()

@@ -87,8 +87,8 @@ async fn settled(shadowed: &HookWithCandidate) -> CandidateStatus {
 async fn answers_are_compared_by_their_effects_and_warnings() {
     let add: AnswerFn = || patch(r#"[{"op":"add","path":"/spec/b","value":1}]"#);
     let replace: AnswerFn = || {
-        let whole = r#"{"spec":{"b":1,"a":1},"metadata":{"name":"web"}}"#;
-        Ok(Response::new(Verdict::Replace(Object::parse(whole).unwrap())))
+        let text = r#"{"spec":{"b":1,"a":1},"metadata":{"name":"web"}}"#;
+        Ok(Response::new(Verdict::Replace(Object::parse(text).unwrap())))
     };
     let other: AnswerFn = || patch(r#"[{"op":"add","path":"/spec/b","value":2}]"#);
     let nothing: AnswerFn = || patch(r#"[{"op":"replace","path":"/spec/a","value":1}]"#);
@@ -209,7 +209,7 @@ fn differences_are_counted_by_kind_and_each_kind_keeps_a_sample() {
         comparisons.kind(&format!("v1/Kind{number}")).same += 1;
     }
     assert_eq!(comparisons.kinds.len(), KINDS + 1);
-    assert_eq!(comparisons.kind(ComparedKind::OTHERS).same, KINDS as u64 + 2);
+    assert_eq!(comparisons.kind(ComparedKind::OTHER_KINDS).same, KINDS as u64 + 2);
 }
 
 #[tokio::test]
@@ -230,16 +230,16 @@ async fn a_slow_candidate_is_skipped_and_does_not_delay_requests() {
 #[test]
 fn comparisons_continue_in_tables_with_the_same_candidate_and_plugin() {
     let trials = Trials::default();
-    let of = |candidate: &str, share: &str| {
+    let trial_of = |candidate: &str, share: &str| {
         trials.get_or_create(identity(candidate, share), status("plugin"), status(candidate))
     };
-    let first = of("one", "10%");
-    assert!(Arc::ptr_eq(&first, &of("one", "10%")));
-    assert!(!Arc::ptr_eq(&first, &of("two", "10%")));
-    assert!(!Arc::ptr_eq(&first, &of("one", "20%")));
+    let first = trial_of("one", "10%");
+    assert!(Arc::ptr_eq(&first, &trial_of("one", "10%")));
+    assert!(!Arc::ptr_eq(&first, &trial_of("two", "10%")));
+    assert!(!Arc::ptr_eq(&first, &trial_of("one", "20%")));
     first.comparisons.lock().kind("v1/Pod").same += 1;
     drop(first);
-    assert_eq!(of("one", "10%").status(None).same, 0);
+    assert_eq!(trial_of("one", "10%").status(None).same, 0);
 }
 
 #[tokio::test]

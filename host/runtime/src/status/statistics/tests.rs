@@ -45,9 +45,9 @@ fn results_of_calls_are_counted_and_the_last_one_sets_the_state_of_the_stage() {
 #[test]
 fn failure_metrics_are_initialized_once_for_each_policy() {
     let statistics = StageStatistics::default();
-    let made = [FailurePolicy::Fail, FailurePolicy::Fail, FailurePolicy::Ignore]
+    let lacking = [FailurePolicy::Fail, FailurePolicy::Fail, FailurePolicy::Ignore]
         .map(|policy| statistics.lacks_metrics(policy));
-    assert_eq!(made, [true, false, true]);
+    assert_eq!(lacking, [true, false, true]);
 }
 
 #[test]
@@ -66,12 +66,12 @@ fn statistics_continue_while_a_table_has_the_stage_with_the_same_hook() {
 fn statistics_forget_calls_after_two_periods() {
     let start = Instant::now();
     let mut recent = CallWindow::new(start);
-    let of = |recent: &CallWindow, now| recent.quantiles([0.5, 0.99], now);
+    let quantiles_of = |recent: &CallWindow, now| recent.quantiles([0.5, 0.99], now);
     let counts = |recent: &CallWindow, now| {
         let status = recent.status(now);
         (status.seconds, status.allowed, status.denied, status.failed)
     };
-    assert_eq!(of(&recent, start), [None, None]);
+    assert_eq!(quantiles_of(&recent, start), [None, None]);
     assert_eq!(counts(&recent, start), (0, 0, 0, 0));
     for _ in 0..98 {
         recent.record(0, Duration::from_micros(20), start);
@@ -79,19 +79,19 @@ fn statistics_forget_calls_after_two_periods() {
     for _ in 0..2 {
         recent.record(3, Duration::from_secs(3600), start + PERIOD);
     }
-    let [p50, p99] = of(&recent, start + PERIOD);
+    let [p50, p99] = quantiles_of(&recent, start + PERIOD);
     assert_eq!(p50, Some(20));
     assert!(p99.is_some_and(|p99| p99 >= 60_000_000), "{p99:?}");
     assert_eq!(counts(&recent, start + PERIOD), (300, 98, 0, 2));
     recent.record(2, Duration::from_micros(30), start + 2 * PERIOD);
     recent.record(2, Duration::from_micros(30), start + 3 * PERIOD);
-    assert_eq!(of(&recent, start + 3 * PERIOD), [Some(30), Some(30)]);
+    assert_eq!(quantiles_of(&recent, start + 3 * PERIOD), [Some(30), Some(30)]);
     assert_eq!(counts(&recent, start + 3 * PERIOD), (300, 0, 2, 0));
     let idle = start + 5 * PERIOD;
     assert_eq!(
-        (of(&recent, idle), counts(&recent, idle)),
+        (quantiles_of(&recent, idle), counts(&recent, idle)),
         ([None, None], (0, 0, 0, 0))
     );
     recent.record(0, Duration::from_micros(40), start + 9 * PERIOD);
-    assert_eq!(of(&recent, start + 9 * PERIOD), [Some(40), Some(40)]);
+    assert_eq!(quantiles_of(&recent, start + 9 * PERIOD), [Some(40), Some(40)]);
 }

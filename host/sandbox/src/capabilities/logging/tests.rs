@@ -125,7 +125,7 @@ fn an_abandoned_call_logs_nothing_more() {
         log.close();
         log.write(Stream::Out, b" of a line\n");
         log.line(Level::INFO, "c", "late");
-        log.sent("GET https://a.example/", Ok(200));
+        log.log_request("GET https://a.example/", Ok(200));
     });
     let [first, dropped] = lines.as_slice() else {
         panic!("{lines:?}");
@@ -139,9 +139,9 @@ fn an_abandoned_call_logs_nothing_more() {
 #[test]
 fn the_number_of_logged_requests_is_limited() {
     let lines = logged(LogLimits { lines: 0, bytes: 0 }, ALL, |log| {
-        log.sent(&"é".repeat(LINE), Err(&HttpError::Timeout));
+        log.log_request(&"é".repeat(LINE), Err(&HttpError::Timeout));
         for _ in 0..REQUESTS + 1 {
-            log.sent("GET https://a.example/", Ok(200));
+            log.log_request("GET https://a.example/", Ok(200));
         }
     });
     let requests = lines.iter().filter(|line| line.starts_with("INFO"));

@@ -42,7 +42,7 @@ fn pem(text: &str) -> Value {
     json!({"encoding": "Pem", "data": text.as_bytes()})
 }
 
-fn trusted(question: &Value, now: SystemTime) -> Answer {
+fn check_trust(question: &Value, now: SystemTime) -> Answer {
     is_trusted(question.to_string().as_bytes(), now, Deadline::after(DAY))
 }
 
@@ -57,13 +57,13 @@ fn cross_signed_chain(now: SystemTime, intermediates: usize, is_rooted: bool) ->
     let key = || KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
     let root = CertifiedIssuer::self_signed(signing(if is_rooted { "one" } else { "root" }), key()).unwrap();
     let mut chain = Vec::new();
-    let mut last = None;
+    let mut last_intermediate = None;
     for _ in 0..intermediates {
-        let one = CertifiedIssuer::self_signed(signing("one"), key()).unwrap();
-        chain.push(pem(&one.pem()));
-        last = Some(one);
+        let intermediate = CertifiedIssuer::self_signed(signing("one"), key()).unwrap();
+        chain.push(pem(&intermediate.pem()));
+        last_intermediate = Some(intermediate);
     }
-    let leaf = match (&last, is_rooted) {
+    let leaf = match (&last_intermediate, is_rooted) {
         (_, true) | (None, _) => params("leaf", now).signed_by(&key(), &root).unwrap(),
         (Some(last), false) => params("leaf", now).signed_by(&key(), last).unwrap(),
     };
@@ -93,98 +93,110 @@ fn verification_of_any_chain_stops_after_a_limited_number_of_steps() {
             Err("of 262144 bytes"),
         ),
     ] {
-        match (trusted(&question, now), expected) {
-            (Ok(answer), Ok(is_trusted)) => {
+        match (check_trust(&question, now), expected) {
+            (Ok(answer), Ok(trusted)) => {
                 let answer: Value = serde_json::from_slice(&answer).unwrap();
-                assert_eq!(answer["trusted"], is_trusted, "{case}: {answer}");
+                assert_eq!(answer["trusted"], trusted, "{case}: {answer}");
             }
-            (Err(error), Err(says)) => assert!(error.contains(says), "{case}: {error}"),
+            (Err(error), Err(message)) => assert!(error.contains(message), "{case}: {error}"),
             (answer, expected) => panic!("{case}: {answer:?}, and not {expected:?}"),
         }
     }
-    let late = is_trusted(
+    let late_answer = is_trusted(
         cross_signed_chain(now, 3, true).to_string().as_bytes(),
         now,
         Deadline::after(Duration::ZERO),
     );
-    assert!(late.unwrap_err().contains("in time"));
+    assert!(late_answer.unwrap_err().contains("in time"));
 }
 
 /// The cases are from the tests of Kubewarden's policy-evaluator, src/callback_handler/crypto.rs.
 #[test]
 fn certificates_are_trusted_under_the_same_conditions_as_in_kubewarden() {
     let now = SystemTime::now();
-    let (ours, theirs) = (authority(now), authority(now));
+    let (own_authority, other_authority) = (authority(now), authority(now));
     let leaf = |change: &dyn Fn(&mut CertificateParams)| {
         let mut params = params("leaf", now);
         change(&mut params);
         params
-            .signed_by(&KeyPair::generate().unwrap(), &ours.intermediate)
+            .signed_by(&KeyPair::generate().unwrap(), &own_authority.intermediate)
             .unwrap()
     };
-    let chain = |of: &ChainAuthority| json!([pem(&of.intermediate.pem()), pem(&of.root)]);
-    let valid = leaf(&|_| {});
-    let expired = leaf(&|params| params.not_after = (now - DAY / 2).into());
-    let early = leaf(&|params| params.not_before = (now + DAY / 2).into());
-    let server = leaf(&|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
-    let at = OffsetDateTime::from(now).format(&Rfc3339).unwrap();
-    let der = json!({"encoding": "Der", "data": valid.der().to_vec()});
+    let chain_of = |issuer: &ChainAuthority| json!([pem(&issuer.intermediate.pem()), pem(&issuer.root)]);
+    let valid_leaf = leaf(&|_| {});
+    let expired_leaf = leaf(&|params| params.not_after = (now - DAY / 2).into());
+    let early_leaf = leaf(&|params| params.not_before = (now + DAY / 2).into());
+    let server_leaf = leaf(&|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
+    let now_text = OffsetDateTime::from(now).format(&Rfc3339).unwrap();
+    let der = json!({"encoding": "Der", "data": valid_leaf.der().to_vec()});
     for (case, cert, chain, not_after, expected) in [
-        ("trusted", pem(&valid.pem()), chain(&ours), json!(at), Ok("")),
-        ("in DER", der, chain(&ours), json!(null), Ok("")),
+        (
+            "trusted",
+            pem(&valid_leaf.pem()),
+            chain_of(&own_authority),
+            json!(now_text),
+            Ok(""),
+        ),
+        ("in DER", der, chain_of(&own_authority), json!(null), Ok("")),
         (
             "another authority",
-            pem(&valid.pem()),
-            chain(&theirs),
+            pem(&valid_leaf.pem()),
+            chain_of(&other_authority),
             json!(null),
             Ok("does not lead"),
         ),
         (
             "an empty chain",
-            pem(&valid.pem()),
+            pem(&valid_leaf.pem()),
             json!([]),
             json!(null),
             Ok("no authority"),
         ),
-        ("no chain", pem(&valid.pem()), json!(null), json!(null), Ok("")),
+        (
+            "no chain",
+            pem(&valid_leaf.pem()),
+            json!(null),
+            json!(null),
+            Ok(""),
+        ),
         (
             "expired, not asked for",
-            pem(&expired.pem()),
+            pem(&expired_leaf.pem()),
             json!(null),
             json!(null),
             Ok(""),
         ),
         (
             "expired",
-            pem(&expired.pem()),
-            chain(&ours),
-            json!(at),
+            pem(&expired_leaf.pem()),
+            chain_of(&own_authority),
+            json!(now_text),
             Ok("expires before"),
         ),
         (
             "expired in a chain",
-            pem(&expired.pem()),
-            chain(&ours),
+            pem(&expired_leaf.pem()),
+            chain_of(&own_authority),
             json!(null),
             Ok("does not lead"),
         ),
         (
             "too early",
-            pem(&early.pem()),
+            pem(&early_leaf.pem()),
             json!(null),
             json!(null),
             Ok("not valid yet"),
         ),
         (
             "for servers",
-            pem(&server.pem()),
-            chain(&ours),
+            pem(&server_leaf.pem()),
+            chain_of(&own_authority),
             json!(null),
             Ok("does not lead"),
         ),
         (
             "no time",
-            pem(&valid.pem()),
+            pem(&valid_leaf.pem()),
             json!(null),
             json!("malformed"),
             Err("not a time in RFC 3339"),
@@ -198,14 +210,14 @@ fn certificates_are_trusted_under_the_same_conditions_as_in_kubewarden() {
         ),
         (
             "no root",
-            pem(&valid.pem()),
+            pem(&valid_leaf.pem()),
             json!([{"encoding": "Der", "data": [1]}]),
             json!(null),
             Err("is not valid"),
         ),
     ] {
         let question = json!({"cert": cert, "cert_chain": chain, "not_after": not_after});
-        match (trusted(&question, now), expected) {
+        match (check_trust(&question, now), expected) {
             (Ok(answer), Ok(reason)) => {
                 let answer: Value = serde_json::from_slice(&answer).unwrap();
                 assert_eq!(answer["trusted"], reason.is_empty(), "{case}: {answer}");
@@ -214,7 +226,7 @@ fn certificates_are_trusted_under_the_same_conditions_as_in_kubewarden() {
                     "{case}: {answer}"
                 );
             }
-            (Err(error), Err(says)) => assert!(error.contains(says), "{case}: {error}"),
+            (Err(error), Err(message)) => assert!(error.contains(message), "{case}: {error}"),
             (answer, expected) => panic!("{case}: {answer:?}, and not {expected:?}"),
         }
     }

@@ -327,19 +327,19 @@ async fn slow_host_calls_move_off_the_serving_threads() {
     };
     let verifying = {
         let mut policy = asking(0);
-        let mut at = TEXT + policy.text.len();
+        let mut address = TEXT + policy.text.len();
         let mut arguments = String::new();
         for text in ["kubewarden", "crypto", "v1/is_certificate_trusted", "{}"] {
-            arguments += &format!("(i32.const {at}) (i32.const {}) ", text.len());
+            arguments += &format!("(i32.const {address}) (i32.const {}) ", text.len());
             policy.text += text;
-            at += text.len();
+            address += text.len();
         }
         policy.validate = format!("(drop (call $host_call {arguments})) {}", policy.validate);
         policy
     };
-    let here = std::thread::current().name().unwrap_or_default().to_owned();
+    let thread_name = std::thread::current().name().unwrap_or_default().to_owned();
     for (case, policy, expected) in [
-        ("a short question", asking(0), here.as_str()),
+        ("a short question", asking(0), thread_name.as_str()),
         ("a long question", asking(33 << 10), "long-work"),
         ("after a verification", verifying, "long-work"),
     ] {
@@ -358,10 +358,10 @@ fn keeping(verdict: &str) -> Policy {
     let set = serde_json::json!({"key": "a", "value": verdict.as_bytes(), "ttl": 600}).to_string();
     let get = r#"{"key":"a"}"#;
     let mut arguments = Vec::new();
-    let mut at = TEXT;
+    let mut address = TEXT;
     for text in ["kubewarden", "cache", "get", "set", get, &set] {
-        arguments.push(format!("(i32.const {at}) (i32.const {})", text.len()));
-        at += text.len();
+        arguments.push(format!("(i32.const {address}) (i32.const {})", text.len()));
+        address += text.len();
     }
     let call = |operation: usize, payload: usize| {
         let [binding, namespace] = [&arguments[0], &arguments[1]];

@@ -27,21 +27,21 @@ async fn requests_of_plugins_get_the_listed_responses() {
         let response = answers.send(&grant, request, deadline).await?;
         Ok::<_, HttpError>((response.status, String::from_utf8(response.body).unwrap()))
     };
-    let of = |status: u16, body: &str| Ok((status, body.to_owned()));
+    let answer_of = |status: u16, body: &str| Ok((status, body.to_owned()));
     assert_eq!(
         send("GET", "https://a.example/x?y").await,
-        of(200, r#"{"a":[1]}"#)
+        answer_of(200, r#"{"a":[1]}"#)
     );
-    assert_eq!(send("GET", "https://a.example/x?y").await, of(404, "gone"));
-    assert_eq!(send("GET", "https://a.example/x?y").await, of(404, "gone"));
-    assert_eq!(send("POST", "https://a.example/x").await, of(200, ""));
+    assert_eq!(send("GET", "https://a.example/x?y").await, answer_of(404, "gone"));
+    assert_eq!(send("GET", "https://a.example/x?y").await, answer_of(404, "gone"));
+    assert_eq!(send("POST", "https://a.example/x").await, answer_of(200, ""));
     assert_eq!(
         send("GET", "https://a.example/slow").await,
         Err(HttpError::Timeout)
     );
     let unknown = send("GET", "https://a.example/x").await;
     assert!(
-        matches!(&unknown, Err(HttpError::Unavailable(why)) if why.contains("`GET https://a.example/x`")),
+        matches!(&unknown, Err(HttpError::Unavailable(message)) if message.contains("`GET https://a.example/x`")),
         "{unknown:?}"
     );
 }
@@ -107,8 +107,8 @@ async fn query_values_of_recorded_urls_are_redacted() {
         let value = json!({"url": url, "status": 302, "headers": {"location": location}});
         let mut recorded = answer(value);
         assert_eq!(recorded.redact_queries(), count, "{url}");
-        let found = (recorded.url.as_str(), recorded.headers["location"].as_str());
-        assert_eq!(found, expected, "{url}");
+        let actual = (recorded.url.as_str(), recorded.headers["location"].as_str());
+        assert_eq!(actual, expected, "{url}");
         let (method, url) = (recorded.method.clone(), url.parse().unwrap());
         let answers: HttpAnswers = [recorded].into_iter().collect();
         assert_eq!(answers.answer_to(&(method, url)).unwrap().status, 302);
@@ -119,7 +119,7 @@ async fn query_values_of_recorded_urls_are_redacted() {
 
 #[test]
 fn a_listed_response_with_an_unknown_field_is_refused() {
-    let read = |value| serde_json::from_value::<HttpAnswer>(value).map_err(|error| error.to_string());
+    let parse = |value| serde_json::from_value::<HttpAnswer>(value).map_err(|error| error.to_string());
     for (value, expected) in [
         (json!({"url": "/x"}), "is not a URL"),
         (
@@ -132,7 +132,7 @@ fn a_listed_response_with_an_unknown_field_is_refused() {
         ),
         (json!({"status": 200}), "missing field `url`"),
     ] {
-        let error = read(value).unwrap_err();
+        let error = parse(value).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
 }

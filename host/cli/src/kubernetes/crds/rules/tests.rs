@@ -176,20 +176,20 @@ fn invalid_definitions() -> Vec<Json> {
 
 #[tokio::test]
 async fn cel_rules_and_the_reader_refuse_the_same_definitions() {
-    let mut seen = BTreeSet::new();
+    let mut violated_messages = BTreeSet::new();
     let schemas = schemas_of_kinds();
     for document in invalid_definitions() {
         let schemas = &schemas[document["kind"].as_str().unwrap()];
         let messages = schemas.rules.violated(&document["spec"]).await;
         assert_eq!(messages.len(), 1, "{document:#}\n{messages:?}");
         assert!(read(&document).is_err(), "the reader accepts {document:#}");
-        seen.extend(messages);
+        violated_messages.extend(messages);
     }
     for kind in ["AdmissionChain", "AdmissionException"] {
-        each_place(&spec_schema(kind), 1, &mut |schema, _| {
+        visit_schemas(&spec_schema(kind), 1, &mut |schema, _| {
             for rule in schema[VALIDATIONS].as_array().into_iter().flatten() {
                 let message = rule["message"].as_str().unwrap();
-                assert!(seen.contains(message), "nothing violates: {message}");
+                assert!(violated_messages.contains(message), "nothing violates: {message}");
             }
         });
     }
@@ -211,9 +211,10 @@ fn documented() -> Vec<Json> {
         .iter()
         .filter(|text| text.contains("apiVersion: admittance.dev/"))
     {
-        let read = document::read_text("page", text, &mut Mistakes::new());
+        let page_documents = document::read_text("page", text, &mut Mistakes::new());
         documents.extend(
-            read.iter()
+            page_documents
+                .iter()
                 .map(|document| document.root_ignoring_mistakes().json()),
         );
     }
@@ -260,17 +261,17 @@ fn absolute(value: &mut Json) {
 
 /// Calls `act` for this schema and for each schema within it. `act` also gets the number of values in one document to
 /// which the schema applies at most. For the items of a list with `maxItems: 8`, for example, the number is 8.
-fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u64)) {
+fn visit_schemas<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u64)) {
     act(schema, count);
-    let most = |keyword: &str| schema[keyword].as_u64().unwrap_or(u64::MAX);
+    let bound = |keyword: &str| schema[keyword].as_u64().unwrap_or(u64::MAX);
     for property in schema["properties"].as_object().into_iter().flat_map(Map::values) {
-        each_place(property, count, act);
+        visit_schemas(property, count, act);
     }
     if let Some(items) = schema.get("items") {
-        each_place(items, count.saturating_mul(most("maxItems")), act);
+        visit_schemas(items, count.saturating_mul(bound("maxItems")), act);
     }
     if let Some(values) = schema.get("additionalProperties") {
-        each_place(values, count.saturating_mul(most("maxProperties")), act);
+        visit_schemas(values, count.saturating_mul(bound("maxProperties")), act);
     }
 }
 
@@ -291,8 +292,8 @@ fn cost(rule: &str, schema: &Json) -> u64 {
             continue;
         };
         let bound = |schema: &Json, keyword: &str| {
-            let bound = schema[keyword].as_u64();
-            bound.unwrap_or_else(|| panic!("{word} has no {keyword}, and a rule goes through it: {rule}"))
+            let number = schema[keyword].as_u64();
+            number.unwrap_or_else(|| panic!("{word} has no {keyword}, and a rule goes through it: {rule}"))
         };
         match field["type"].as_str() {
             Some("array") if goes_through => {
@@ -318,7 +319,7 @@ fn cel_rules_cost_less_than_the_limits_of_api_servers() {
     for kind in ["AdmissionChain", "AdmissionException"] {
         let schema = spec_schema(kind);
         let mut total = 0;
-        each_place(&schema, 1, &mut |schema, count| {
+        visit_schemas(&schema, 1, &mut |schema, count| {
             for rule in schema[VALIDATIONS].as_array().into_iter().flatten() {
                 let rule = rule["rule"].as_str().unwrap();
                 let cost = cost(rule, schema).saturating_mul(count);
@@ -334,12 +335,12 @@ fn cel_rules_cost_less_than_the_limits_of_api_servers() {
 fn cel_rules_refer_to_existing_fields_and_cover_every_choice_of_fields() {
     for (kind, additions) in [("AdmissionChain", CHAIN), ("AdmissionException", EXCEPTION)] {
         let mut schema = spec_schema(kind);
-        for place in additions.iter().flat_map(|(places, _)| *places) {
-            assert!(schema_at(&mut schema, place).is_some(), "{kind}: {place}");
+        for path in additions.iter().flat_map(|(paths, _)| *paths) {
+            assert!(schema_at(&mut schema, path).is_some(), "{kind}: {path}");
         }
     }
-    fn compare(of_files: &Json, root: &Json, of_resources: &Json, place: &str) {
-        let of_files = Json::Object(super::super::resolved(of_files, root));
+    fn compare(of_files: &Json, root: &Json, of_resources: &Json, path: &str) {
+        let of_files = Json::Object(super::super::resolve_reference(of_files, root));
         let chooses = ["oneOf", "anyOf"].iter().any(|keyword| {
             let alternatives = of_files[*keyword].as_array().into_iter().flatten();
             alternatives.clone().count() > 0
@@ -351,19 +352,19 @@ fn cel_rules_refer_to_existing_fields_and_cover_every_choice_of_fields() {
         });
         assert!(
             !chooses || of_resources.get(VALIDATIONS).is_some(),
-            "{place} has no rule"
+            "{path} has no rule"
         );
         for (name, property) in of_resources["properties"].as_object().into_iter().flatten() {
             compare(
                 &of_files["properties"][name],
                 root,
                 property,
-                &format!("{place}.{name}"),
+                &format!("{path}.{name}"),
             );
         }
         for inner in ["items", "additionalProperties"] {
             if let Some(schema) = of_resources.get(inner) {
-                compare(&of_files[inner], root, schema, &format!("{place}[]"));
+                compare(&of_files[inner], root, schema, &format!("{path}[]"));
             }
         }
     }

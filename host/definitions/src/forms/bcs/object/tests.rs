@@ -59,7 +59,7 @@ fn a_body_that_is_not_an_admissionwebhook_is_refused() {
 }
 
 /// The body of a request, with keys in various spellings, as people and old drivers write them.
-const WRITTEN: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace":"n","NAME":"w","labels":{"App":"a"},"annotations":{}},
+const REQUEST_BODY: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace":"n","NAME":"w","labels":{"App":"a"},"annotations":{}},
  "AdmissionWebhooks":[
   {"ClientConfig":{"Url":"https://h","CaBundle":"eA=="},"Name":"a","namespaceSelector":{"Operator":"In","Values":["x"]}},
   {"name":"b","failurePolicy":"Fail","timeout":"2s","plugin":{"source":"file:/p.wasm","settings":{"Kind":"kept"}},"clientConfig":null}],
@@ -67,7 +67,9 @@ const WRITTEN: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace":"n",
 
 #[test]
 fn a_body_is_stored_with_the_documented_spelling_of_keys() {
-    let object = parse(WRITTEN).unwrap().created_at("2026-01-02T03:04:05.000Z");
+    let object = parse(REQUEST_BODY)
+        .unwrap()
+        .created_at("2026-01-02T03:04:05.000Z");
     assert_eq!((object.namespace(), object.name()), ("n", "w"));
     let expected = r#"{
   "apiVersion": "v4",
@@ -119,7 +121,7 @@ fn a_body_is_stored_with_the_documented_spelling_of_keys() {
 
 #[test]
 fn a_bcs_object_is_returned_with_its_unset_fields() {
-    let whole = json!({
+    let complete_object = json!({
         "apiVersion": "v4",
         "kind": "admissionwebhook",
         "metadata": {"name": "w", "namespace": "n", "creationTimestamp": "0001-01-01T00:00:00Z", "labels": {"App": "a"}},
@@ -143,8 +145,8 @@ fn a_bcs_object_is_returned_with_its_unset_fields() {
     });
     // (body of a request, object in the BCS driver's response)
     for (object, expected) in [
-        (WRITTEN, &whole),
-        (whole.to_string().as_str(), &whole),
+        (REQUEST_BODY, &complete_object),
+        (complete_object.to_string().as_str(), &complete_object),
         (
             r#"{"kind":"admissionwebhook"}"#,
             &json!({
@@ -243,7 +245,9 @@ fn the_namespace_comes_from_the_path_if_the_body_has_none() {
 
 #[test]
 fn an_updated_bcs_object_keeps_its_metadata() {
-    let stored = parse(WRITTEN).unwrap().created_at("2026-01-02T03:04:05.000Z");
+    let stored = parse(REQUEST_BODY)
+        .unwrap()
+        .created_at("2026-01-02T03:04:05.000Z");
     let update = r#"{"apiVersion":"v5","kind":"admissionwebhook","metadata":{"namespace":"n","name":"w","labels":{"other":"x"}},
         "resourcesRef":{"operation":"Update","kind":"Deployment"},"admissionWebhooks":[],"unknown":1}"#;
     let updated = stored.updated_to(parse(update).unwrap());
@@ -338,8 +342,8 @@ fn the_bcs_object_of_a_definition_can_be_returned_and_replaced() {
         let set = DefinitionSet::of_files(vec![DefinitionFile::file("chains/f.yaml", text.clone())]);
         let [stored] = set.documents().try_into().unwrap();
         let object = stored.bcs_object();
-        let found = object.as_ref().map(BcsObject::with_unset_fields);
-        assert_eq!(found, expected, "{text}");
+        let object_json = object.as_ref().map(BcsObject::with_unset_fields);
+        assert_eq!(object_json, expected, "{text}");
         let update =
             r#"{"kind":"admissionwebhook","resourcesRef":{"operation":"Update","kind":"Application"}}"#;
         let updated = match &object {

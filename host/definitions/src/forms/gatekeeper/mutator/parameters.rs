@@ -16,12 +16,12 @@ type Tests<'a> = Vec<(Node<'a>, FieldLocation, bool)>;
 /// the field at `location`.
 pub(super) fn read<'a>(
     kind: MutatorKind,
-    at: &Node<'_>,
+    location_node: &Node<'_>,
     location: &FieldLocation,
     mut fields: Fields<'a>,
 ) -> Option<(Mutation, Tests<'a>)> {
-    let before = at.mistake_count();
-    check_location(kind, at, location);
+    let mistakes_before = location_node.mistake_count();
+    check_location(kind, location_node, location);
     let mut tests = Vec::new();
     let mutation = match kind {
         MutatorKind::Assign => read_assigned(&mut fields, location),
@@ -46,10 +46,10 @@ pub(super) fn read<'a>(
         tests = fields.get_or_default("pathTests", readers::list_of(read_test));
     }
     drop(fields);
-    (at.mistake_count() == before).then_some((mutation?, tests))
+    (location_node.mistake_count() == mistakes_before).then_some((mutation?, tests))
 }
 
-fn check_location(kind: MutatorKind, at: &Node<'_>, location: &FieldLocation) {
+fn check_location(kind: MutatorKind, node: &Node<'_>, location: &FieldLocation) {
     let steps = location.steps();
     let field = |name: &str| Step::Field(name.to_owned());
     let is_metadata = steps.first() == Some(&field("metadata"));
@@ -58,11 +58,11 @@ fn check_location(kind: MutatorKind, at: &Node<'_>, location: &FieldLocation) {
         [.., Step::Items { key, .. }, Step::Field(last)] => key == last,
         _ => false,
     };
-    let wrong = match kind {
+    let mistake = match kind {
         MutatorKind::AssignMetadata => {
-            let known = [field("labels"), field("annotations")];
+            let metadata_fields = [field("labels"), field("annotations")];
             let fits = match steps {
-                [_, part, Step::Field(_)] => is_metadata && known.contains(part),
+                [_, part, Step::Field(_)] => is_metadata && metadata_fields.contains(part),
                 _ => false,
             };
             (!fits).then_some((
@@ -88,8 +88,8 @@ fn check_location(kind: MutatorKind, at: &Node<'_>, location: &FieldLocation) {
         )),
         _ => None,
     };
-    if let Some((message, fix)) = wrong {
-        at.wrong(message, fix);
+    if let Some((message, fix)) = mistake {
+        node.wrong(message, fix);
     }
 }
 
@@ -98,8 +98,8 @@ fn read_assigned(fields: &mut Fields<'_>, location: &FieldLocation) -> Option<Mu
     let fix = "write `assign: { value: ... }` or `assign: { fromMetadata: { field: name } }`";
     let node = fields.required("assign", fix)?;
     let mut assign = node.object()?;
-    let found = assign.present(&SOURCES);
-    let [(source, found)] = found.as_slice() else {
+    let sources = assign.present(&SOURCES);
+    let [(source, source_node)] = sources.as_slice() else {
         return node.reject("it needs exactly one of `value` and `fromMetadata`", fix);
     };
     let item = match location.steps().last() {
@@ -110,24 +110,24 @@ fn read_assigned(fields: &mut Fields<'_>, location: &FieldLocation) -> Option<Mu
         _ => None,
     };
     match (*source, item) {
-        ("value", None) => Some(Mutation::Assign(found.json())),
+        ("value", None) => Some(Mutation::Assign(source_node.json())),
         ("value", Some((key, value))) => {
-            let object = found.json();
+            let object = source_node.json();
             if object.get(key) == Some(value) {
                 return Some(Mutation::Assign(object));
             }
             let fix = format!("write an object with `{key}: {value}`, as in the location");
-            found.reject("it is not the item that the location names", fix)
+            source_node.reject("it is not the item that the location names", fix)
         }
-        ("fromMetadata", None) => read_from_metadata(found),
+        ("fromMetadata", None) => read_from_metadata(source_node),
         ("fromMetadata", Some(_)) => {
             let fix = "end the location with a field";
-            found.reject("an item of a list cannot come from the metadata", fix)
+            source_node.reject("an item of a list cannot come from the metadata", fix)
         }
         _ => {
             let message = "external data comes from a provider of Gatekeeper, and there is none here";
             let fix = "assign a `value`, or use a plugin, which may ask a server that is granted to it";
-            found.reject(message, fix)
+            source_node.reject(message, fix)
         }
     }
 }
@@ -135,8 +135,8 @@ fn read_assigned(fields: &mut Fields<'_>, location: &FieldLocation) -> Option<Mu
 fn read_from_metadata(node: &Node<'_>) -> Option<Mutation> {
     const FIELDS: [(&str, bool); 2] = [("namespace", true), ("name", false)];
     let mut fields = node.object()?;
-    let read = readers::one_of("field of the metadata", &FIELDS);
-    let is_namespace = fields.get_required("field", "write namespace or name", read);
+    let read_field = readers::one_of("field of the metadata", &FIELDS);
+    let is_namespace = fields.get_required("field", "write namespace or name", read_field);
     Some(if is_namespace? {
         Mutation::AssignNamespace
     } else {
@@ -156,14 +156,14 @@ fn read_image(fields: &mut Fields<'_>) -> Option<ImageParts> {
         let digest = r"@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,}";
         Regex::new(&format!("^(?:{tag}|{digest})$")).ok()
     });
-    let before = fields.node().mistake_count();
-    let mut part = |name: &'static str, pattern: &'static LazyLock<Option<Regex>>, what: &str, fix: &str| {
+    let mistakes_before = fields.node().mistake_count();
+    let mut part = |name: &'static str, pattern: &'static LazyLock<Option<Regex>>, noun: &str, fix: &str| {
         let node = fields.optional(name)?;
         let text = node.text()?;
         if pattern.as_ref().is_some_and(|pattern| pattern.is_match(text)) {
             return Some(text.to_owned());
         }
-        node.reject(format!("{} is not {what}", quoted(text)), fix)
+        node.reject(format!("{} is not {noun}", quoted(text)), fix)
     };
     let parts = ImageParts {
         domain: part(
@@ -180,7 +180,7 @@ fn read_image(fields: &mut Fields<'_>) -> Option<ImageParts> {
             "write `:1.27` or `@sha256:...`",
         ),
     };
-    if fields.node().mistake_count() > before {
+    if fields.node().mistake_count() > mistakes_before {
         return None;
     }
     let problem = if parts == ImageParts::default() {
@@ -220,7 +220,7 @@ fn read_test<'a>(node: &Node<'a>) -> Option<(Node<'a>, FieldLocation, bool)> {
     const CONDITIONS: [(&str, bool); 2] = [("MustExist", true), ("MustNotExist", false)];
     let mut fields = node.object()?;
     let path = fields.get_required("subPath", "write a beginning of the location", read_location);
-    let read = readers::one_of("condition", &CONDITIONS);
-    let must_exist = fields.get_required("condition", "write MustExist or MustNotExist", read);
+    let read_condition = readers::one_of("condition", &CONDITIONS);
+    let must_exist = fields.get_required("condition", "write MustExist or MustNotExist", read_condition);
     Some((node.clone(), path?, must_exist?))
 }

@@ -54,7 +54,8 @@ fn mutators_of_every_kind_form_one_stage() {
     };
     assert_eq!((&*stage.spec.name, &stage.spec.rules), (STAGE, &chain.rules));
 
-    let mutator = |name: &str, at: &str, mutation| Mutator::new(name, location(at), mutation);
+    let mutator =
+        |name: &str, location_text: &str, mutation| Mutator::new(name, location(location_text), mutation);
     let mut tested = mutator(
         "Assign/z",
         "spec.dnsPolicy",
@@ -92,7 +93,7 @@ fn mutators_of_every_kind_form_one_stage() {
             admittance_mutation::Mutation::Prune(values),
         ),
     ];
-    let found: Vec<Mutator> = mutators
+    let plain_mutators: Vec<Mutator> = mutators
         .iter()
         .cloned()
         .map(|mut mutator| {
@@ -100,7 +101,7 @@ fn mutators_of_every_kind_form_one_stage() {
             mutator
         })
         .collect();
-    assert_eq!(found, expected);
+    assert_eq!(plain_mutators, expected);
 }
 
 #[test]
@@ -127,9 +128,9 @@ spec: { match: [ { excludedNamespaces: [a], processes: [mutation-webhook] }, { e
         )
     };
     let both = Matcher::Only(vec![Operation::Create, Operation::Update]);
-    let found: Vec<_> = chain.rules.iter().map(parts).collect();
+    let rule_parts: Vec<_> = chain.rules.iter().map(parts).collect();
     assert_eq!(
-        found,
+        rule_parts,
         [
             (
                 both.clone(),
@@ -190,7 +191,7 @@ fn mutators_that_never_apply_cause_warnings() {
 #[test]
 fn mistakes_in_mutators_are_reported_with_their_locations() {
     let pod = |spec: &str| format!("{POD}, {spec}");
-    let at = |location: &str| {
+    let pod_with_location = |location: &str| {
         pod(&format!(
             "location: '{location}', parameters: {{ assign: {{ value: {{ name: a }} }} }}"
         ))
@@ -227,27 +228,27 @@ fn mistakes_in_mutators_are_reported_with_their_locations() {
         ),
         (
             "Assign",
-            at("spec..x"),
+            pod_with_location("spec..x"),
             "spec.location: `spec..x` is not a location",
         ),
         (
             "Assign",
-            at("metadata.labels.a"),
+            pod_with_location("metadata.labels.a"),
             "only AssignMetadata changes the metadata",
         ),
         (
             "Assign",
-            at("spec.containers[name: a].name"),
+            pod_with_location("spec.containers[name: a].name"),
             "the field by which the items of a list are found",
         ),
         (
             "Assign",
-            at("spec.containers[name: *]"),
+            pod_with_location("spec.containers[name: *]"),
             "ends with all items of a list",
         ),
         (
             "Assign",
-            at("spec.containers[name: b]"),
+            pod_with_location("spec.containers[name: b]"),
             "not the item that the location names; write an object with `name: \"b\"`",
         ),
         (
@@ -390,8 +391,8 @@ fn mistakes_in_mutators_are_reported_with_their_locations() {
         match load_text("mutators.yaml", &text) {
             Ok(chains) => panic!("{text}: {chains:?}"),
             Err(mistakes) => {
-                let found = mistakes.to_string();
-                assert!(found.contains(expected), "{expected}: {found}");
+                let message = mistakes.to_string();
+                assert!(message.contains(expected), "{expected}: {message}");
             }
         }
     }

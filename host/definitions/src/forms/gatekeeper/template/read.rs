@@ -63,16 +63,16 @@ fn read_crd(node: &Node<'_>) -> Option<(String, Option<Json>)> {
 
 /// Reports each `type` in the schema that is not a known type, such as `strnig`.
 fn check_types(schema: &Node<'_>) {
-    if let Some(named) = schema.child("type") {
-        named.one_of("type", &TYPES);
+    if let Some(type_node) = schema.child("type") {
+        type_node.one_of("type", &TYPES);
     }
     let properties_node = schema.child("properties");
     let properties = properties_node
         .iter()
         .flat_map(Node::children)
         .map(|(_, property)| property);
-    let others = ["items", "additionalProperties"].map(|key| schema.child(key));
-    for part in properties.chain(others.into_iter().flatten()) {
+    let part_schemas = ["items", "additionalProperties"].map(|key| schema.child(key));
+    for part in properties.chain(part_schemas.into_iter().flatten()) {
         check_types(&part);
     }
 }
@@ -115,13 +115,13 @@ pub(crate) fn read_operations(node: &Node<'_>) -> Option<Vec<Operation>> {
 fn read_code(node: &Node<'_>) -> Option<Engine> {
     const ENGINES: [(&str, bool); 2] = [("K8sNativeValidation", true), ("Rego", false)];
     let fix = "list the policy: `{ engine: Rego, source: { rego: ... } }`";
-    let mut found: Vec<(bool, Option<Engine>)> = Vec::new();
+    let mut engines: Vec<(bool, Option<Engine>)> = Vec::new();
     for entry in node.filled_list(fix)? {
         let Some(mut fields) = entry.object() else {
             continue;
         };
-        let read = readers::one_of("engine", &ENGINES);
-        let engine = fields.get_required("engine", "write Rego or K8sNativeValidation", read);
+        let read_engine = readers::one_of("engine", &ENGINES);
+        let engine = fields.get_required("engine", "write Rego or K8sNativeValidation", read_engine);
         let source = fields.get_required("source", "write the policy", Node::object);
         if let (Some(is_cel), Some(mut source)) = (engine, source) {
             let engine = if is_cel {
@@ -129,11 +129,11 @@ fn read_code(node: &Node<'_>) -> Option<Engine> {
             } else {
                 read_rego(&mut source)
             };
-            found.push((is_cel, engine));
+            engines.push((is_cel, engine));
         }
     }
-    found.sort_by_key(|(is_cel, _)| !is_cel);
-    found.into_iter().next().and_then(|(_, engine)| engine)
+    engines.sort_by_key(|(is_cel, _)| !is_cel);
+    engines.into_iter().next().and_then(|(_, engine)| engine)
 }
 
 fn read_rego(fields: &mut Fields<'_>) -> Option<Engine> {

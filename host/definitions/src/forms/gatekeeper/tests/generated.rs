@@ -5,7 +5,7 @@ use std::any::Any;
 use admittance_mutation::Expansion;
 use serde_json::json;
 
-use super::{REGO, constraint, names, one, plugin};
+use super::{REGO, constraint, load_one, names, plugin};
 use crate::{MutatorsDefinition, load_text};
 
 const EXPANSIONS: &str = r#"---
@@ -46,7 +46,7 @@ spec:
   location: metadata.labels.c
   parameters: { assign: { value: d } }
 "#;
-    let of = |kinds: &str, source: &str| {
+    let constraint_spec = |kinds: &str, source: &str| {
         format!(
             "{{ match: {{ kinds: [ {{ kinds: [{kinds}] }} ], source: {source} }}, parameters: {{ most: 1 }} }}"
         )
@@ -54,9 +54,9 @@ spec:
     let text = format!(
         "{REGO}{EXPANSIONS}{mutators}{}{}{}{}",
         constraint("everything", "{ parameters: { most: 1 } }"),
-        constraint("jobs", &of("Job", "Generated")),
-        constraint("nodes", &of("Node", "All")),
-        constraint("pods", &of("Pod", "Original")),
+        constraint("jobs", &constraint_spec("Job", "Generated")),
+        constraint("nodes", &constraint_spec("Node", "All")),
+        constraint("pods", &constraint_spec("Pod", "Original")),
     );
     let chains = load_text("policies.yaml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [mutating, chain] = chains.as_slice() else {
@@ -118,7 +118,10 @@ spec:
     );
     assert!(chain.warnings().is_empty() || !chain.warnings()[0].message.contains("generated"));
 
-    let chain = one(&format!("{REGO}{}", constraint("jobs", &of("Job", "Generated"))));
+    let chain = load_one(&format!(
+        "{REGO}{}",
+        constraint("jobs", &constraint_spec("Job", "Generated"))
+    ));
     assert!(chain.stages.is_empty());
     let warnings: Vec<String> = chain.warnings().iter().map(ToString::to_string).collect();
     let expected = "spec.match.source: it is for generated objects, and there is no ExpansionTemplate";
@@ -167,7 +170,7 @@ spec:
             "\"pods\" is also the name of the ExpansionTemplate in",
         ),
     ] {
-        let found = load_text("policies.yaml", &text).expect_err(expected).to_string();
-        assert!(found.contains(expected), "{expected}: {found}");
+        let message = load_text("policies.yaml", &text).expect_err(expected).to_string();
+        assert!(message.contains(expected), "{expected}: {message}");
     }
 }

@@ -372,9 +372,9 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
         ),
     ] {
         let validations = format!("[ {{ expression: {wrong:?} }} ]");
-        let found = type_warnings("v1, v2", "[]", &validations);
-        let [warning] = found.as_slice() else {
-            panic!("{wrong}: {found:?}")
+        let warnings = type_warnings("v1, v2", "[]", &validations);
+        let [warning] = warnings.as_slice() else {
+            panic!("{wrong}: {warnings:?}")
         };
         assert!(
             warning.contains("spec.validations[0].expression: for example.com/v1/Widget: "),
@@ -385,13 +385,13 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
     let variables =
         "[ { name: size, expression: object.spec.size }, { name: other, expression: object.spec.x } ]";
     let validations = "[ { expression: \"variables.size > 'a'\", messageExpression: string(object.spec.y) }, { expression: variables.other == 1 } ]";
-    let found = type_warnings("v1", variables, validations);
-    let places: Vec<&str> = found
+    let warnings = type_warnings("v1", variables, validations);
+    let paths: Vec<&str> = warnings
         .iter()
         .filter_map(|warning| warning.split(": ").nth(1))
         .collect();
     assert_eq!(
-        places,
+        paths,
         [
             "spec.variables[1].expression",
             "spec.validations[0].expression",
@@ -399,8 +399,8 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
         ]
     );
     for versions in ["v2", "\"*\""] {
-        let found = type_warnings(versions, "[]", "[ { expression: object.spec.sizes > 1 } ]");
-        assert_eq!(found, Vec::<String>::new(), "{versions}");
+        let warnings = type_warnings(versions, "[]", "[ { expression: object.spec.sizes > 1 } ]");
+        assert_eq!(warnings, Vec::<String>::new(), "{versions}");
     }
 }
 
@@ -490,9 +490,9 @@ spec:
             "undefined field 'leave': Tree has no such field",
         ),
     ] {
-        let found = warnings(wrong);
-        let [warning] = found.as_slice() else {
-            panic!("{wrong}: {found:?}")
+        let messages = warnings(wrong);
+        let [warning] = messages.as_slice() else {
+            panic!("{wrong}: {messages:?}")
         };
         assert!(warning.contains("for apps/v1/Deployment: "), "{warning}");
         assert!(warning.contains(expected), "{wrong}: {warning}");
@@ -749,13 +749,13 @@ spec:
             Some("Object.spec has no field \"sise\""),
         ),
     ] {
-        let warnings = warnings(phase, &cel);
+        let messages = warnings(phase, &cel);
         assert_eq!(
-            warnings.len(),
+            messages.len(),
             usize::from(expected.is_some()),
-            "{cel}: {warnings:?}"
+            "{cel}: {messages:?}"
         );
-        for (warning, expected) in warnings.iter().zip(expected) {
+        for (warning, expected) in messages.iter().zip(expected) {
             assert!(warning.contains(expected), "{cel}: {warning}");
         }
     }

@@ -165,10 +165,14 @@ fn an_exception_ends_after_its_last_day() {
     ] {
         let spec =
             exception("a", "stages: [pods/images], users: [x]").replace("2027-01-31", &format!("\"{text}\""));
-        let read = DefinitionSet::of_files(vec![DefinitionFile::file("a.yaml", spec)]).definitions();
-        match (read, expected) {
-            (Ok(read), Some(expected)) => {
-                assert_eq!(read.exceptions[0].exception.until.to_string(), expected, "{text}");
+        let definitions = DefinitionSet::of_files(vec![DefinitionFile::file("a.yaml", spec)]).definitions();
+        match (definitions, expected) {
+            (Ok(definitions), Some(expected)) => {
+                assert_eq!(
+                    definitions.exceptions[0].exception.until.to_string(),
+                    expected,
+                    "{text}"
+                );
             }
             (Err(mistakes), None) => {
                 let mistakes = mistakes.to_string();
@@ -177,7 +181,7 @@ fn an_exception_ends_after_its_last_day() {
                     "{mistakes}"
                 );
             }
-            (read, _) => panic!("{text}: {read:?}"),
+            (definitions, _) => panic!("{text}: {definitions:?}"),
         }
     }
 }
@@ -260,14 +264,14 @@ fn mistakes_in_exceptions_are_reported_with_their_locations() {
 fn an_exception_can_be_applied_listed_and_deleted_like_a_chain() {
     let set = DefinitionSet::of_files(vec![DefinitionFile::file("chains.yaml", CHAINS)]);
     let text = exception("a", "stages: [pods/images], users: [x]");
-    let there = |_: &DefinitionId| {
+    let destination = |_: &DefinitionId| {
         Some(crate::Destination {
             kind: crate::StoreKind::Files,
             path: "exception.yaml".into(),
         })
     };
     let created = set
-        .apply(&text, "new", crate::ExpectedDefinitions::Any, &there)
+        .apply(&text, "new", crate::ExpectedDefinitions::Any, &destination)
         .unwrap();
     let id: DefinitionId = "AdmissionException/a".parse().unwrap();
     assert_eq!(created.effects, [(id.clone(), crate::AppliedEffect::Created)]);

@@ -171,8 +171,8 @@ fn mistakes_in_plugins_are_reported_with_their_locations() {
         ),
     ];
     for (text, expected) in table {
-        let found = read_stage(&format!("{{ name: a, plugin: {text} }}")).unwrap_err();
-        assert_eq!(found.replace("spec.stages[0].plugin", ""), expected, "{text}");
+        let message = read_stage(&format!("{{ name: a, plugin: {text} }}")).unwrap_err();
+        assert_eq!(message.replace("spec.stages[0].plugin", ""), expected, "{text}");
     }
 }
 
@@ -264,11 +264,11 @@ fn mistakes_in_webhooks_are_reported_with_their_locations() {
             "{{ name: a, webhook: {{ {review}{} }} }}",
             text.replace("BUNDLE", &bundle)
         );
-        let found = read_stage(&stage)
+        let message = read_stage(&stage)
             .unwrap_err()
             .replace("spec.stages[0].webhook: ", "")
             .replace("spec.stages[0].webhook", "");
-        assert_eq!(found, expected, "{text}");
+        assert_eq!(message, expected, "{text}");
     }
     let table = [
         (
@@ -285,8 +285,8 @@ fn mistakes_in_webhooks_are_reported_with_their_locations() {
         ),
     ];
     for (text, expected) in table {
-        let found = read_stage(&format!("{{ name: a, webhook: {{ {text} }} }}")).unwrap_err();
-        assert_eq!(found, expected, "{text}");
+        let message = read_stage(&format!("{{ name: a, webhook: {{ {text} }} }}")).unwrap_err();
+        assert_eq!(message, expected, "{text}");
     }
 }
 
@@ -432,8 +432,9 @@ fn mistakes_in_stages_are_reported_with_their_locations() {
         ),
     ];
     for (text, expected) in table {
-        let found = read_stage(&format!("{{ name: a, plugin: {{ source: file:a }}, {text} }}")).unwrap_err();
-        assert_eq!(found, expected, "{text}");
+        let message =
+            read_stage(&format!("{{ name: a, plugin: {{ source: file:a }}, {text} }}")).unwrap_err();
+        assert_eq!(message, expected, "{text}");
     }
     let table = [
         (
@@ -495,8 +496,8 @@ fn mistakes_in_phases_are_reported_with_their_locations() {
             "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: a }}\nspec: {{ {of_chain},\n  \
              rules: [ {RULE} ],\n  stages: [ {{ name: a, plugin: {{ source: file:a }}, {of_stage} }} ] }}"
         );
-        let found = load_text("f", &text).map_or_else(|mistakes| mistakes.to_string(), |_| String::new());
-        assert_eq!(found.replace("f:", ""), expected, "{of_chain} {of_stage}");
+        let message = load_text("f", &text).map_or_else(|mistakes| mistakes.to_string(), |_| String::new());
+        assert_eq!(message.replace("f:", ""), expected, "{of_chain} {of_stage}");
     }
 }
 
@@ -528,7 +529,7 @@ fn mistakes_outside_the_chain_are_reported_with_their_locations() {
         ),
     ];
     for (text, expected) in table {
-        let found = load_text("f", &format!("{head}{text}")).unwrap_err().to_string();
-        assert_eq!(found, expected, "{text}");
+        let message = load_text("f", &format!("{head}{text}")).unwrap_err().to_string();
+        assert_eq!(message, expected, "{text}");
     }
 }

@@ -3,7 +3,7 @@ use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 
-use super::{LEAST, read_in};
+use super::{MINIMAL, read_in};
 use admittance_admin::{AdminRole, CertificateHolder};
 
 fn directory() -> TempDir {
@@ -31,7 +31,7 @@ const ASKING: &str = "tls: { certificate: tls.pem, key: tls.key, clientCa: tls.p
 fn tokens_and_clients_of_the_admin_port_are_read() {
     let directory = directory();
     let text = format!(
-        "{LEAST}
+        "{MINIMAL}
 admin:
   address: 0.0.0.0:9090
   {ASKING}
@@ -144,7 +144,7 @@ fn invalid_admin_port_configurations_are_reported() {
             "admin.tls.key: ",
         ),
     ] {
-        let config = format!("{LEAST}admin: {{ address: \"{address}\", {text} }}");
+        let config = format!("{MINIMAL}admin: {{ address: \"{address}\", {text} }}");
         let mistakes = read_in(&directory, &config).err().unwrap_or_default();
         let is_as_expected = match mistakes.as_slice() {
             [] => expected.is_empty(),

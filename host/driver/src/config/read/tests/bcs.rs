@@ -9,7 +9,7 @@ use admittance_bcs::{
 use super::*;
 
 const CLUSTER: &str = "zookeeper: { cluster: { servers: [\"127.0.0.1:2181\"] } }";
-const LISTED: &str = "upstream: { servers: [\"http://127.0.0.1:1\"] }";
+const LISTED_SERVERS: &str = "upstream: { servers: [\"http://127.0.0.1:1\"] }";
 const DISCOVERED: &str = "upstream: { discover: {} }";
 const REST: &str = "dialect: { rest: { routes: [{ method: [PUT], path: /a, operation: create, resource: jobs, kind: Job }] } }";
 const DIALECT: &str = "dialect: { bcs: { cluster: BCS-MESOS-10001 } }";
@@ -20,11 +20,16 @@ pub(super) fn bcs(config: &Config) -> &BcsConfig {
 
 #[test]
 fn the_kind_of_upstream_follows_from_its_servers() {
-    let listed = "servers: [\"http://127.0.0.1:1\"]";
+    let listed_servers = "servers: [\"http://127.0.0.1:1\"]";
     for (dialect, upstream, upstream_kind, path) in [
-        ("", listed, UpstreamKind::Driver, None),
-        (", behind: driver", listed, UpstreamKind::Driver, None),
-        (", behind: scheduler", listed, UpstreamKind::Scheduler, None),
+        ("", listed_servers, UpstreamKind::Driver, None),
+        (", behind: driver", listed_servers, UpstreamKind::Driver, None),
+        (
+            ", behind: scheduler",
+            listed_servers,
+            UpstreamKind::Scheduler,
+            None,
+        ),
         (
             "",
             "discover: {}",
@@ -109,10 +114,14 @@ definitions:
         })
     );
     assert_eq!(bcs(&config).upstream.connect_timeout, Duration::from_secs(1));
-    let places: Vec<_> = config.definitions.iter().map(|place| place.name()).collect();
+    let location_names: Vec<_> = config
+        .definitions
+        .iter()
+        .map(|location| location.name())
+        .collect();
     let chains = directory.path().join("chains/").display().to_string();
     assert_eq!(
-        places,
+        location_names,
         [
             &*chains,
             "zookeeper:/blueking/admissionwebhook",
@@ -174,11 +183,14 @@ fn invalid_bcs_configurations_are_refused() {
             "upstream.discover: schedulers are discovered, and `dialect.bcs.behind` says ",
         ),
         (
-            &["dialect: { bcs: { cluster: A, behind: Scheduler } }", LISTED],
+            &[
+                "dialect: { bcs: { cluster: A, behind: Scheduler } }",
+                LISTED_SERVERS,
+            ],
             "dialect.bcs.behind: \"Scheduler\" is not a valid ",
         ),
         (
-            &[REST, CLUSTER, LISTED, "registration: {}"],
+            &[REST, CLUSTER, LISTED_SERVERS, "registration: {}"],
             "registration: only drivers of the dialect `bcs`",
         ),
         (
@@ -188,20 +200,20 @@ fn invalid_bcs_configurations_are_refused() {
         (
             &[
                 "dialect: { bcs: { cluster: a/b } }",
-                LISTED,
+                LISTED_SERVERS,
                 CLUSTER,
                 "registration: {}",
             ],
             "registration: there can be no node for the cluster: ",
         ),
         (
-            &[DIALECT, LISTED, "registration: {}"],
+            &[DIALECT, LISTED_SERVERS, "registration: {}"],
             "registration: `zookeeper` is not configured",
         ),
         (
             &[
                 DIALECT,
-                LISTED,
+                LISTED_SERVERS,
                 CLUSTER,
                 "listen: { address: \"0.0.0.0:1\" }",
                 "registration: {}",
@@ -209,38 +221,43 @@ fn invalid_bcs_configurations_are_refused() {
             "registration: other machines cannot reach the driver at its listen address 0.0.0.0",
         ),
         (
-            &[DIALECT, LISTED, CLUSTER, "registration: { ip: \"0.0.0.0\" }"],
+            &[
+                DIALECT,
+                LISTED_SERVERS,
+                CLUSTER,
+                "registration: { ip: \"0.0.0.0\" }",
+            ],
             "registration.ip: no driver can be reached at 0.0.0.0",
         ),
         (
-            &[DIALECT, LISTED, CLUSTER, "registration: { ip: host }"],
+            &[DIALECT, LISTED_SERVERS, CLUSTER, "registration: { ip: host }"],
             "registration.ip: \"host\" is not a valid IP address",
         ),
         (
-            &[DIALECT, LISTED, CLUSTER, "registration: { port: 0 }"],
+            &[DIALECT, LISTED_SERVERS, CLUSTER, "registration: { port: 0 }"],
             "registration.port: 0 is out of range",
         ),
         (
             &[
                 DIALECT,
-                LISTED,
+                LISTED_SERVERS,
                 CLUSTER,
                 "registration: { external: { ip: 192.0.2.1 } }",
             ],
             "registration.external.port: missing",
         ),
         (
-            &[DIALECT, LISTED, "zookeeper: { cluster: {} }"],
+            &[DIALECT, LISTED_SERVERS, "zookeeper: { cluster: {} }"],
             "zookeeper.cluster.servers: missing",
         ),
         (
-            &[DIALECT, LISTED, "zookeeper: { cluster: { servers: [] } }"],
+            &[DIALECT, LISTED_SERVERS, "zookeeper: { cluster: { servers: [] } }"],
             "zookeeper.cluster.servers: the list is empty",
         ),
         (
             &[
                 DIALECT,
-                LISTED,
+                LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [\"zk://a\"] } }",
             ],
             "zookeeper.cluster.servers[0]: ",
@@ -248,7 +265,7 @@ fn invalid_bcs_configurations_are_refused() {
         (
             &[
                 DIALECT,
-                LISTED,
+                LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [a], chroot: b } }",
             ],
             "zookeeper.cluster.chroot: ",
@@ -256,7 +273,7 @@ fn invalid_bcs_configurations_are_refused() {
         (
             &[
                 DIALECT,
-                LISTED,
+                LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [a], sessionTimeout: 1ms } }",
             ],
             "zookeeper.cluster.sessionTimeout: ",
@@ -264,7 +281,7 @@ fn invalid_bcs_configurations_are_refused() {
         (
             &[
                 DIALECT,
-                LISTED,
+                LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: none } } }",
             ],
             "zookeeper.cluster.digest.passwordFile: ",
@@ -272,7 +289,7 @@ fn invalid_bcs_configurations_are_refused() {
         (
             &[
                 DIALECT,
-                LISTED,
+                LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: open } } }",
             ],
             "zookeeper.cluster.digest.passwordFile: the file is world-readable: chmod o-r ",
@@ -280,7 +297,7 @@ fn invalid_bcs_configurations_are_refused() {
         (
             &[
                 DIALECT,
-                LISTED,
+                LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: empty } } }",
             ],
             "zookeeper.cluster.digest.passwordFile: ",
@@ -288,27 +305,31 @@ fn invalid_bcs_configurations_are_refused() {
         (
             &[
                 DIALECT,
-                LISTED,
+                LISTED_SERVERS,
                 "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: two } } }",
             ],
             "zookeeper.cluster.digest.passwordFile: ",
         ),
         (
-            &[DIALECT, LISTED, "zookeeper: { other: {} }"],
+            &[DIALECT, LISTED_SERVERS, "zookeeper: { other: {} }"],
             "zookeeper.other: unknown field",
         ),
         (
-            &[DIALECT, LISTED, "definitions: [ { zookeeper: {} } ]"],
+            &[DIALECT, LISTED_SERVERS, "definitions: [ { zookeeper: {} } ]"],
             "definitions[0].zookeeper: `zookeeper.cluster` is not configured",
         ),
         (
-            &[DIALECT, LISTED, "definitions: [ { customResources: {} } ]"],
+            &[
+                DIALECT,
+                LISTED_SERVERS,
+                "definitions: [ { customResources: {} } ]",
+            ],
             "definitions[0].customResources: no Kubernetes cluster is configured",
         ),
         (
             &[
                 DIALECT,
-                LISTED,
+                LISTED_SERVERS,
                 "cluster: {}",
                 "definitions: [ { customResources: { namespace: A } } ]",
             ],
@@ -317,14 +338,14 @@ fn invalid_bcs_configurations_are_refused() {
         (
             &[
                 DIALECT,
-                LISTED,
+                LISTED_SERVERS,
                 CLUSTER,
                 "definitions: [ { zookeeper: {} }, { zookeeper: {} } ]",
             ],
             "definitions[1]: this store is listed twice",
         ),
         (
-            &[DIALECT, LISTED, CLUSTER, "definitions: [ {} ]"],
+            &[DIALECT, LISTED_SERVERS, CLUSTER, "definitions: [ {} ]"],
             "definitions[0]: exactly one store of definitions is expected",
         ),
     ];
@@ -348,7 +369,7 @@ fn only_an_empty_zookeeper_user_may_lack_a_password() {
             std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         }
         let zookeeper = format!("zookeeper: {{ cluster: {{ servers: [a], digest: {digest} }} }}");
-        read_in(&directory, &[DIALECT, LISTED, &zookeeper].join("\n"))
+        read_in(&directory, &[DIALECT, LISTED_SERVERS, &zookeeper].join("\n"))
     };
     for (text, user, password) in [
         ("{ user: \"\" }", "", ""),
@@ -356,8 +377,12 @@ fn only_an_empty_zookeeper_user_may_lack_a_password() {
         ("{ user: \"\", passwordFile: full }", "", "secret"),
         ("{ user: u, passwordFile: full }", "u", "secret"),
     ] {
-        let found = digest(text).unwrap().zookeeper.cluster.unwrap().digest;
-        assert_eq!(found, Some(ZooKeeperDigest::new(user, password)), "{text}");
+        let parsed_digest = digest(text).unwrap().zookeeper.cluster.unwrap().digest;
+        assert_eq!(
+            parsed_digest,
+            Some(ZooKeeperDigest::new(user, password)),
+            "{text}"
+        );
     }
     for (text, expected) in [
         ("{}", "zookeeper.cluster.digest.user: missing"),
@@ -379,8 +404,8 @@ fn on_bad_definition_accepts_only_its_documented_values() {
         ("onBadDefinition: serve-rest", Some(ServeRest)),
         ("onBadDefinition: refuse", None),
     ] {
-        let read = read(&[DIALECT, LISTED, text].join("\n"));
-        match (read, expected) {
+        let outcome = read(&[DIALECT, LISTED_SERVERS, text].join("\n"));
+        match (outcome, expected) {
             (Ok(config), Some(expected)) => assert_eq!(config.on_bad_definition, expected, "{text}"),
             (Err(mistakes), None) => {
                 assert!(
@@ -390,7 +415,7 @@ fn on_bad_definition_accepts_only_its_documented_values() {
                     "{mistakes:?}"
                 );
             }
-            (read, _) => panic!("{text}: {read:?}"),
+            (other, _) => panic!("{text}: {other:?}"),
         }
     }
 }
@@ -410,8 +435,8 @@ fn drivers_with_definitions_in_zookeeper_go_live_together() {
         ("", none, "", Some(false)),
         ("", none, "replicas: Together", None),
     ] {
-        let read = read(&[DIALECT, LISTED, ensemble, definitions, mode].join("\n"));
-        match (read, expected) {
+        let outcome = read(&[DIALECT, LISTED_SERVERS, ensemble, definitions, mode].join("\n"));
+        match (outcome, expected) {
             (Ok(config), Some(expected)) => {
                 assert_eq!(
                     config.goes_live_together(),
@@ -423,7 +448,7 @@ fn drivers_with_definitions_in_zookeeper_go_live_together() {
                 let text = mistakes.join("\n");
                 assert!(text.contains("these replicas have no leader"), "{text}");
             }
-            (read, _) => panic!("{ensemble} {definitions} {mode}: {read:?}"),
+            (other, _) => panic!("{ensemble} {definitions} {mode}: {other:?}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use admittance_bcs::{ConsoleConfig, ConsoleScheme};
 
-fn configured(bcs: &str) -> String {
+fn configuration(bcs: &str) -> String {
     format!(
         "dialect: {{ bcs: {{ cluster: BCS-MESOS-10001, {bcs} }} }}\nupstream: {{ servers: [\"http://127.0.0.1:1\"] }}"
     )
@@ -28,10 +28,10 @@ fn the_port_and_scheme_of_consoles_are_read() {
             Some(Vec::new()),
         ),
     ] {
-        let config = read(&configured(bcs)).unwrap();
-        let read = bcs::bcs(&config);
+        let config = read(&configuration(bcs)).unwrap();
+        let bcs_config = bcs::bcs(&config);
         let expected = ConsoleConfig { port, scheme, hosts };
-        assert_eq!(read.console, expected, "{bcs}");
+        assert_eq!(bcs_config.console, expected, "{bcs}");
     }
 }
 
@@ -76,7 +76,7 @@ fn mistakes_in_the_console_section_are_reported() {
             "dialect.bcs.console.host: ",
         ),
     ] {
-        let mistakes = read(&configured(bcs)).unwrap_err();
+        let mistakes = read(&configuration(bcs)).unwrap_err();
         let [mistake] = &mistakes[..] else {
             panic!("{bcs}: {mistakes:?}")
         };
@@ -86,7 +86,7 @@ fn mistakes_in_the_console_section_are_reported() {
 
 #[test]
 fn custom_resources_need_a_cluster() {
-    let with = |bcs: &str, more: &str| read(&format!("{}\n{more}", configured(bcs)));
+    let with = |bcs: &str, more: &str| read(&format!("{}\n{more}", configuration(bcs)));
     for (bcs, more, expected) in [
         ("behind: scheduler", "cluster: { kubeconfig: here }", false),
         ("behind: scheduler, customResources: false", "", false),
@@ -97,8 +97,8 @@ fn custom_resources_need_a_cluster() {
         ),
     ] {
         let config = with(bcs, more).unwrap();
-        let read = bcs::bcs(&config);
-        assert_eq!(read.custom_resources, expected, "{bcs} {more}");
+        let bcs_config = bcs::bcs(&config);
+        assert_eq!(bcs_config.custom_resources, expected, "{bcs} {more}");
     }
     for (bcs, more, expected) in [
         (

@@ -1,20 +1,20 @@
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use admittance::DecisionsConfig;
-use admittance_admin::{NdjsonPlace, SinksConfig};
+use admittance_admin::{NdjsonTarget, SinksConfig};
 
-use super::{LEAST, read, read_in};
+use super::{MINIMAL, read, read_in};
 
 #[test]
 fn decisions_are_kept_in_memory_by_default() {
-    let config = read(LEAST).unwrap();
+    let config = read(MINIMAL).unwrap();
     assert_eq!(config.decisions, DecisionsConfig::default());
     assert_eq!(
         (config.decisions.count, config.decisions.bytes),
         (10_000, 64 << 20)
     );
     assert_eq!(config.decision_sinks, SinksConfig::default());
-    let off = read(&format!("{LEAST}\ndecisions: {{ memory: {{ count: 0 }} }}")).unwrap();
+    let off = read(&format!("{MINIMAL}\ndecisions: {{ memory: {{ count: 0 }} }}")).unwrap();
     assert_eq!(off.decisions.count, 0);
 }
 
@@ -25,7 +25,7 @@ fn all_sinks_of_decisions_are_read() {
     fs::write(&token, "a-token-of-16-characters").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
     let text = format!(
-        "{LEAST}
+        "{MINIMAL}
 decisions:
   memory: {{ count: 5, size: 2MiB }}
   redact: [/spec/*/value]
@@ -45,7 +45,7 @@ decisions:
     assert_eq!(sqlite.file, directory.path().join("decisions.db"));
     assert_eq!(sqlite.keep, Duration::from_secs(7 * 24 * 3600));
     assert_eq!(sqlite.size_limit, 10 << 20);
-    let file = NdjsonPlace::File(directory.path().join("decisions.ndjson"));
+    let file = NdjsonTarget::File(directory.path().join("decisions.ndjson"));
     assert_eq!(sinks.ndjson, Some(file));
     let http = sinks.http.unwrap();
     assert_eq!(http.url.as_str(), "https://logs.example.com/in");
@@ -54,9 +54,12 @@ decisions:
 
 #[test]
 fn events_about_decisions_need_a_cluster() {
-    let config = read(&format!("{LEAST}\ncluster: {{}}\ndecisions: {{ events: true }}")).unwrap();
+    let config = read(&format!(
+        "{MINIMAL}\ncluster: {{}}\ndecisions: {{ events: true }}"
+    ))
+    .unwrap();
     assert!(config.decision_sinks.events);
-    let mistakes = read(&format!("{LEAST}\ndecisions: {{ events: true }}")).unwrap_err();
+    let mistakes = read(&format!("{MINIMAL}\ndecisions: {{ events: true }}")).unwrap_err();
     assert!(
         mistakes[0].contains("decisions.events: no Kubernetes cluster"),
         "{mistakes:?}"
@@ -109,12 +112,12 @@ fn mistakes_in_the_decisions_section_are_reported() {
             "decisions.http.tokenFile: ",
         ),
     ] {
-        let mistakes = read_in(&directory, &format!("{LEAST}\ndecisions: {text}")).unwrap_err();
+        let mistakes = read_in(&directory, &format!("{MINIMAL}\ndecisions: {text}")).unwrap_err();
         let [mistake] = mistakes.as_slice() else {
             panic!("{text}: {mistakes:?}");
         };
         assert!(mistake.starts_with(expected), "{text}: {mistake}");
     }
     let local = "{ http: { url: \"http://127.0.0.1:1/\", tokenFile: token } }";
-    assert!(read_in(&directory, &format!("{LEAST}\ndecisions: {local}")).is_ok());
+    assert!(read_in(&directory, &format!("{MINIMAL}\ndecisions: {local}")).is_ok());
 }

@@ -1,4 +1,4 @@
-use super::{LEAST, read};
+use super::{MINIMAL, read};
 
 #[test]
 fn mistakes_in_the_modules_section_are_reported() {
@@ -37,7 +37,7 @@ fn mistakes_in_the_modules_section_are_reported() {
         ("modules: { timeout: 0s }", "modules.timeout: 0s is out of range"),
         ("modules: { attempts: 0 }", "modules.attempts: 0 is out of range"),
     ] {
-        let mistakes = read(&format!("{LEAST}{text}")).unwrap_err();
+        let mistakes = read(&format!("{MINIMAL}{text}")).unwrap_err();
         assert!(
             matches!(mistakes.as_slice(), [mistake] if mistake.starts_with(expected)),
             "{text}: {mistakes:?}"

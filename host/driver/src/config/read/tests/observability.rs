@@ -1,12 +1,12 @@
 use std::time::Duration;
 
-use super::{LEAST, read};
+use super::{MINIMAL, read};
 use crate::TracingProtocol;
 
 #[test]
 fn the_tracing_section_is_read() {
     let config = read(&format!(
-        "{LEAST}tracing:\n  endpoint: http://collector:4318\n  protocol: http/json\n  headers: {{ X-Key: /run/key }}\n  \
+        "{MINIMAL}tracing:\n  endpoint: http://collector:4318\n  protocol: http/json\n  headers: {{ X-Key: /run/key }}\n  \
          sampling: 10%\n  timeout: 2s\n"
     ));
     let tracing = config.unwrap().tracing.unwrap();
@@ -20,12 +20,12 @@ fn the_tracing_section_is_read() {
     assert_eq!(tracing.timeout, Some(Duration::from_secs(2)));
 
     let config = read(&format!(
-        "{LEAST}tracing: {{ endpoint: \"http://collector/spans\" }}\n"
+        "{MINIMAL}tracing: {{ endpoint: \"http://collector/spans\" }}\n"
     ));
     let tracing = config.unwrap().tracing.unwrap();
     assert_eq!(tracing.endpoint, "http://collector/spans");
     assert!(tracing.sampling.is_none() && tracing.timeout.is_none());
-    assert!(read(LEAST).unwrap().tracing.is_none());
+    assert!(read(MINIMAL).unwrap().tracing.is_none());
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn mistakes_in_the_tracing_section_are_reported() {
             "tracing.tls.ca: ",
         ),
     ] {
-        let mistakes = read(&format!("{LEAST}{text}")).unwrap_err();
+        let mistakes = read(&format!("{MINIMAL}{text}")).unwrap_err();
         assert!(
             matches!(mistakes.as_slice(), [mistake] if mistake.starts_with(expected)),
             "{text}: {mistakes:?}"

@@ -17,9 +17,9 @@ fn the_audit_section_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let audit = |text: &str| read_in(&directory, text).unwrap().front.audit().cloned();
     assert_eq!(audit("dialect: { kubernetes: {} }"), None);
-    let least = "dialect: { kubernetes: { audit: {} } }\ncluster: {}";
-    assert_eq!(audit(least), Some(AuditConfig::default()));
-    let all = "
+    let minimal = "dialect: { kubernetes: { audit: {} } }\ncluster: {}";
+    assert_eq!(audit(minimal), Some(AuditConfig::default()));
+    let all_keys = "
 dialect:
   kubernetes:
     audit: { every: 2d, rate: 5, page: 100, resources: [deployments.apps], excludeNamespaces: [a], callWebhooks: true, reports: false, user: auditor, groups: [ops, dev] }
@@ -39,7 +39,7 @@ cluster: {}
         calls_webhooks: true,
         writes_reports: false,
     };
-    assert_eq!(audit(all), Some(expected));
+    assert_eq!(audit(all_keys), Some(expected));
     for (section, more, expected) in [
         ("{}", "", "audit: no Kubernetes cluster is configured"),
         ("{ every: 8d }", "cluster: {}", "audit.every"),
@@ -49,8 +49,8 @@ cluster: {}
     ] {
         let text = format!("dialect: {{ kubernetes: {{ audit: {section} }} }}\n{more}");
         let mistakes = read_in(&directory, &text).unwrap_err();
-        let is_it = |mistake: &String| mistake.contains(expected);
-        assert!(mistakes.iter().any(is_it), "{section}: {mistakes:?}");
+        let is_expected = |mistake: &String| mistake.contains(expected);
+        assert!(mistakes.iter().any(is_expected), "{section}: {mistakes:?}");
     }
 }
 
@@ -58,15 +58,15 @@ cluster: {}
 fn the_webhook_configurations_section_is_read() {
     let directory = tempfile::tempdir().unwrap();
     assert!(webhooks(&directory, "dialect: { kubernetes: {} }").is_none());
-    let least = "dialect: { kubernetes: { webhookConfigurations: {} } }\ncluster: {}";
-    let found = webhooks(&directory, least).unwrap();
-    assert_eq!(found.registration, WebhookRegistration::default());
-    let CertificateConfig::Own(own) = found.certificate else {
-        panic!("{found:?}");
+    let minimal = "dialect: { kubernetes: { webhookConfigurations: {} } }\ncluster: {}";
+    let default_section = webhooks(&directory, minimal).unwrap();
+    assert_eq!(default_section.registration, WebhookRegistration::default());
+    let CertificateConfig::Own(own_certificate) = default_section.certificate else {
+        panic!("{default_section:?}");
     };
-    assert_eq!(own, OwnCertificate::default());
+    assert_eq!(own_certificate, OwnCertificate::default());
 
-    let all = "
+    let all_keys = "
 dialect:
   kubernetes:
     webhookConfigurations:
@@ -79,7 +79,7 @@ dialect:
       certificate: { days: 30, overlap: 5s }
 cluster: {}
 ";
-    let found = webhooks(&directory, all).unwrap();
+    let full_section = webhooks(&directory, all_keys).unwrap();
     let expected = WebhookRegistration {
         name: "hooks".to_owned(),
         namespace: "hooks-system".to_owned(),
@@ -90,12 +90,12 @@ cluster: {}
         includes_kube_system: true,
         has_match_conditions: true,
     };
-    assert_eq!(found.registration, expected);
-    let CertificateConfig::Own(own) = found.certificate else {
-        panic!("{found:?}");
+    assert_eq!(full_section.registration, expected);
+    let CertificateConfig::Own(own_certificate) = full_section.certificate else {
+        panic!("{full_section:?}");
     };
     let overlap = Duration::from_secs(5);
-    assert_eq!(own, OwnCertificate { days: 30, overlap });
+    assert_eq!(own_certificate, OwnCertificate { days: 30, overlap });
 }
 
 #[test]
@@ -156,8 +156,8 @@ fn invalid_settings_of_webhooks_are_reported() {
         match (read_in(&directory, &text), expected) {
             (Ok(_), None) => {}
             (Err(mistakes), Some(expected)) => {
-                let is_it = |mistake: &String| mistake.contains(expected);
-                assert!(mistakes.iter().any(is_it), "{section}: {mistakes:?}");
+                let is_expected = |mistake: &String| mistake.contains(expected);
+                assert!(mistakes.iter().any(is_expected), "{section}: {mistakes:?}");
             }
             (read, expected) => panic!("{section}: {read:?}, not {expected:?}"),
         }

@@ -2,7 +2,7 @@ use admittance::catalog::signature::Requirement;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use tempfile::TempDir;
 
-use super::{LEAST, read_in};
+use super::{MINIMAL, read_in};
 
 fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
@@ -20,7 +20,7 @@ const IDENTITY: &str = "identity: \"ci@example.com\", issuer: \"https://login.ex
 #[test]
 fn signature_rules_are_read_in_their_order() {
     let text = format!(
-        "{LEAST}
+        "{MINIMAL}
 signatures:
   - {{ source: \"oci://registry.example.com/**\", keys: [cosign.pub] }}
   - source: \"https://**\"
@@ -82,7 +82,7 @@ fn invalid_signature_rules_are_reported() {
             "keyless.trustRoot.signatureLog: missing",
         ),
     ] {
-        let mistakes = read_in(&directory, &format!("{LEAST}signatures: [{{ {rule} }}]")).unwrap_err();
+        let mistakes = read_in(&directory, &format!("{MINIMAL}signatures: [{{ {rule} }}]")).unwrap_err();
         let expected = match expected.strip_prefix(' ') {
             Some(message) => format!("signatures[0]: {message}"),
             None => format!("signatures[0].{expected}"),
@@ -92,6 +92,6 @@ fn invalid_signature_rules_are_reported() {
             "{rule}: {mistakes:?}"
         );
     }
-    let mistakes = read_in(&directory, &format!("{LEAST}signatures: []")).unwrap_err();
+    let mistakes = read_in(&directory, &format!("{MINIMAL}signatures: []")).unwrap_err();
     assert_eq!(mistakes, ["signatures: the list is empty"]);
 }

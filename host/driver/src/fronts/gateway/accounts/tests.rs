@@ -24,10 +24,10 @@ fn read(text: &str) -> Result<AccountsConfig, Vec<String>> {
     let path = directory.path().join("admittance.yaml");
     fs::write(&path, format!("dialect: {{ gateway: {{ accounts: {text} }} }}")).unwrap();
     let config = Config::read(&path).map_err(|mistakes| {
-        let told = mistakes
+        let messages = mistakes
             .iter()
             .map(|mistake| format!("{}: {} {}", mistake.path, mistake.message, mistake.fix));
-        told.collect::<Vec<_>>()
+        messages.collect::<Vec<_>>()
     })?;
     let gateway = config.front.downcast_ref::<GatewayConfig>().unwrap();
     Ok(*gateway.accounts.clone().unwrap())
@@ -35,32 +35,32 @@ fn read(text: &str) -> Result<AccountsConfig, Vec<String>> {
 
 #[test]
 fn an_sqlite_database_for_accounts_needs_only_a_file() {
-    let found = read("{ sqlite: accounts.db }").unwrap();
-    let DatabaseConfig::Sqlite(path) = &found.database else {
-        panic!("{found:?}")
+    let accounts = read("{ sqlite: accounts.db }").unwrap();
+    let DatabaseConfig::Sqlite(path) = &accounts.database else {
+        panic!("{accounts:?}")
     };
     assert!(path.ends_with("accounts.db"));
-    assert!(found.key_file.ends_with("accounts.db.key") && found.creates_key);
-    assert_eq!(found.register_token_lifetime, Duration::from_secs(86_400));
-    assert!(found.local_servers.is_empty());
-    assert_eq!(found.clusters_per_user, 50);
+    assert!(accounts.key_file.ends_with("accounts.db.key") && accounts.creates_key);
+    assert_eq!(accounts.register_token_lifetime, Duration::from_secs(86_400));
+    assert!(accounts.local_servers.is_empty());
+    assert_eq!(accounts.clusters_per_user, 50);
 }
 
 #[test]
 fn every_key_of_the_accounts_section_is_read() {
-    let found = read(
+    let accounts = read(
         "{ mysql: { server: db, database: bcs, user: gateway, passwordFile: password }, keyFile: key, \
          registerTokenLifetime: 1h, clustersPerUser: 7, localServers: [127.0.0.0/8] }",
     )
     .unwrap();
-    let DatabaseConfig::MySql(mysql) = &found.database else {
-        panic!("{found:?}")
+    let DatabaseConfig::MySql(mysql) = &accounts.database else {
+        panic!("{accounts:?}")
     };
     assert_eq!((mysql.host.as_str(), mysql.port), ("db", 3306));
     assert_eq!(mysql.password.as_ref().unwrap().0, "secret");
-    assert!(!found.creates_key);
-    assert_eq!(found.register_token_lifetime, Duration::from_secs(3600));
-    assert_eq!(found.local_servers.len(), 1);
+    assert!(!accounts.creates_key);
+    assert_eq!(accounts.register_token_lifetime, Duration::from_secs(3600));
+    assert_eq!(accounts.local_servers.len(), 1);
 }
 
 #[test]
@@ -105,10 +105,10 @@ fn messages_about_the_accounts_section_give_the_key_and_the_fix() {
         ),
         ("{ sqlite: a.db, keyfile: key }", "keyFile"),
     ] {
-        let told = read(text).unwrap_err();
+        let messages = read(text).unwrap_err();
         assert!(
-            told.iter().any(|told| told.contains(expected)),
-            "{text}: {told:?}"
+            messages.iter().any(|message| message.contains(expected)),
+            "{text}: {messages:?}"
         );
     }
 }

@@ -20,10 +20,10 @@ fn read(text: &str) -> Result<GatewayConfig, Vec<String>> {
     let path = directory.path().join("admittance.yaml");
     std::fs::write(&path, text).unwrap();
     let config = Config::read(&path).map_err(|mistakes| {
-        let told = mistakes
+        let messages = mistakes
             .iter()
             .map(|mistake| format!("{}: {}", mistake.path, mistake.message));
-        told.collect::<Vec<_>>()
+        messages.collect::<Vec<_>>()
     })?;
     Ok(config.front.downcast_ref::<GatewayConfig>().unwrap().clone())
 }
@@ -36,25 +36,26 @@ fn file(directory: &TempDir, name: &str, text: &str, mode: u32) {
 
 #[test]
 fn a_minimal_gateway_has_the_documented_defaults() {
-    let found = read(&format!(
+    let config = read(&format!(
         "{ZOOKEEPER}\ndialect: {{ gateway: {{ discover: {{}} }} }}"
     ))
     .unwrap();
-    assert!(found.clusters.is_empty());
+    assert!(config.clusters.is_empty());
     assert_eq!(
-        found.discovery.unwrap().as_str(),
+        config.discovery.unwrap().as_str(),
         "/bcs/services/endpoints/mesosdriver"
     );
-    assert!(found.tokens.is_none());
-    assert_eq!(found.plain_groups, PlainGroups::default());
-    assert!(!found.forward_token);
-    assert_eq!(found.statuses, Statuses::Ok);
-    assert_eq!(found.drivers.connect_timeout, Duration::from_secs(2));
-    assert_eq!(found.drivers.response_timeout, Duration::from_secs(60));
-    assert_eq!(found.drivers.health, None);
+    assert!(config.tokens.is_none());
+    assert_eq!(config.plain_groups, PlainGroups::default());
+    assert!(!config.forward_token);
+    assert_eq!(config.statuses, Statuses::Ok);
+    assert_eq!(config.drivers.connect_timeout, Duration::from_secs(2));
+    assert_eq!(config.drivers.response_timeout, Duration::from_secs(60));
+    assert_eq!(config.drivers.health, None);
 
-    let listed = read("dialect: { gateway: { clusters: { BCS-1: [\"http://127.0.0.1:1\"] } } }").unwrap();
-    assert!(listed.discovery.is_none());
+    let listed_config =
+        read("dialect: { gateway: { clusters: { BCS-1: [\"http://127.0.0.1:1\"] } } }").unwrap();
+    assert!(listed_config.discovery.is_none());
 }
 
 #[test]
@@ -63,8 +64,8 @@ fn the_peers_of_a_gateway_are_read() {
     let gateway = |peers: &str| format!("dialect: {{ gateway: {{ {ACCOUNTS}, peers: {peers} }} }}");
     let registered = format!("{ZOOKEEPER}\nregistration: {{ ip: 10.0.0.5 }}\n");
     let peers = "{ secretFile: peers }";
-    let found = read(&format!("{registered}{}", gateway(peers))).unwrap();
-    assert!(found.peers.is_some() && found.registration.is_some());
+    let config = read(&format!("{registered}{}", gateway(peers))).unwrap();
+    assert!(config.peers.is_some() && config.registration.is_some());
     for (text, expected) in [
         (
             format!("{ZOOKEEPER}\n{}", gateway(peers)),
@@ -98,17 +99,17 @@ fn the_peers_of_a_gateway_are_read() {
             "there are none without `accounts`",
         ),
     ] {
-        let told = read(&text).unwrap_err();
+        let messages = read(&text).unwrap_err();
         assert!(
-            told.iter().any(|told| told.contains(expected)),
-            "{text}: {told:?}"
+            messages.iter().any(|message| message.contains(expected)),
+            "{text}: {messages:?}"
         );
     }
 }
 
 #[test]
 fn every_key_of_a_gateway_configuration_is_read() {
-    let found = read(&format!(
+    let config = read(&format!(
         "{ZOOKEEPER}
 dialect:
   gateway:
@@ -130,22 +131,22 @@ dialect:
 "
     ))
     .unwrap();
-    let clusters: Vec<(&str, usize)> = found
+    let clusters: Vec<(&str, usize)> = config
         .clusters
         .iter()
         .map(|(id, servers)| (id.as_str(), servers.len()))
         .collect();
     assert_eq!(clusters, [("BCS-1", 2), ("BCS-2", 1)]);
-    assert_eq!(found.discovery.unwrap().as_str(), "/a/b");
-    assert_eq!(found.drivers.connect_timeout, Duration::from_secs(1));
-    assert_eq!(found.drivers.response_timeout, Duration::from_secs(5));
-    assert_eq!(found.drivers.health.unwrap().path, "/healthz");
+    assert_eq!(config.discovery.unwrap().as_str(), "/a/b");
+    assert_eq!(config.drivers.connect_timeout, Duration::from_secs(1));
+    assert_eq!(config.drivers.response_timeout, Duration::from_secs(5));
+    assert_eq!(config.drivers.health.unwrap().path, "/healthz");
     let groups = ["clb.bmsf.tencent.com".parse::<ApiGroup>().unwrap()];
-    assert_eq!(found.plain_groups, groups.into_iter().collect());
-    assert!(found.forward_token);
-    assert_eq!(found.statuses, Statuses::Driver);
-    let Some(TokensConfig::Endpoint(endpoint)) = found.tokens else {
-        panic!("no endpoint: {:?}", found.tokens);
+    assert_eq!(config.plain_groups, groups.into_iter().collect());
+    assert!(config.forward_token);
+    assert_eq!(config.statuses, Statuses::Driver);
+    let Some(TokensConfig::Endpoint(endpoint)) = config.tokens else {
+        panic!("no endpoint: {:?}", config.tokens);
     };
     assert_eq!(
         endpoint.url,
@@ -185,7 +186,7 @@ fn a_gateway_checks_tokens_with_a_file_or_an_endpoint() {
 
 #[test]
 fn invalid_gateway_configurations_are_reported() {
-    let listed = "clusters: { BCS-1: [\"http://127.0.0.1:1\"] }";
+    let listed_clusters = "clusters: { BCS-1: [\"http://127.0.0.1:1\"] }";
     for (gateway, more, expected) in [
         ("", "", "dialect.gateway: no drivers are configured"),
         (
@@ -209,92 +210,92 @@ fn invalid_gateway_configurations_are_reported() {
             "dialect.gateway.clusters._c_1: `_c_1` is not a valid cluster ID",
         ),
         (
-            &format!("{listed}, statuses: bcs"),
+            &format!("{listed_clusters}, statuses: bcs"),
             "",
             "dialect.gateway.statuses: \"bcs\" is not a valid value of `statuses`",
         ),
         (
-            &format!("{listed}, forwardToken: x"),
+            &format!("{listed_clusters}, forwardToken: x"),
             "",
             "dialect.gateway.forwardToken: a string where true or false",
         ),
         (
-            &format!("{listed}, customResourceGroups: [apps]"),
+            &format!("{listed_clusters}, customResourceGroups: [apps]"),
             "",
             "dialect.gateway.customResourceGroups[0]: \"apps\" is not an API group",
         ),
         (
-            &format!("{listed}, customResourceGroups: [rbac.authorization.k8s.io]"),
+            &format!("{listed_clusters}, customResourceGroups: [rbac.authorization.k8s.io]"),
             "",
             "always requires the permission Hooks",
         ),
         (
-            &format!("{listed}, tokens: {{}}"),
+            &format!("{listed_clusters}, tokens: {{}}"),
             "",
             "dialect.gateway.tokens: exactly one source of tokens is required",
         ),
         (
-            &format!("{listed}, tokens: {{ file: tokens.yaml, endpoint: {{ url: \"http://a\" }} }}"),
+            &format!("{listed_clusters}, tokens: {{ file: tokens.yaml, endpoint: {{ url: \"http://a\" }} }}"),
             "",
             "dialect.gateway.tokens: exactly one source of tokens is required",
         ),
         (
-            &format!("{listed}, tokens: {{ file: none.yaml }}"),
+            &format!("{listed_clusters}, tokens: {{ file: none.yaml }}"),
             "",
             ": the file cannot be read",
         ),
         (
-            &format!("{listed}, tokens: {{ endpoint: {{}} }}"),
+            &format!("{listed_clusters}, tokens: {{ endpoint: {{}} }}"),
             "",
             "dialect.gateway.tokens.endpoint.url: missing",
         ),
         (
-            &format!("{listed}, tokens: {{ endpoint: {{ url: usermanager }} }}"),
+            &format!("{listed_clusters}, tokens: {{ endpoint: {{ url: usermanager }} }}"),
             "",
             "dialect.gateway.tokens.endpoint.url: \"usermanager\" is not a valid URL",
         ),
         (
-            &format!("{listed}, tokens: {{ endpoint: {{ url: \"ftp://a\" }} }}"),
+            &format!("{listed_clusters}, tokens: {{ endpoint: {{ url: \"ftp://a\" }} }}"),
             "",
             "\"ftp://a\" is not a valid URL",
         ),
         (
-            &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://u:p@a\" }} }}"),
+            &format!("{listed_clusters}, tokens: {{ endpoint: {{ url: \"http://u:p@a\" }} }}"),
             "",
             "is not a valid URL",
         ),
         (
-            &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", tokenFile: open }} }}"),
+            &format!("{listed_clusters}, tokens: {{ endpoint: {{ url: \"http://a\", tokenFile: open }} }}"),
             "",
             "the token file is world-readable",
         ),
         (
-            &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", tokenFile: spaced }} }}"),
+            &format!("{listed_clusters}, tokens: {{ endpoint: {{ url: \"http://a\", tokenFile: spaced }} }}"),
             "",
             "it contains no token",
         ),
         (
-            &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", timeout: 0s }} }}"),
+            &format!("{listed_clusters}, tokens: {{ endpoint: {{ url: \"http://a\", timeout: 0s }} }}"),
             "",
             "0s is out of range",
         ),
         (
-            listed,
+            listed_clusters,
             "upstream: { servers: [\"http://a\"] }",
             "upstream: a gateway finds drivers by their clusters",
         ),
         (
-            listed,
+            listed_clusters,
             "definitions: [ chains/ ]",
             "definitions: a gateway without `dialect.gateway.accounts` runs no chains",
         ),
         (
-            listed,
+            listed_clusters,
             "registration: {}",
             "registration: `zookeeper` is not configured",
         ),
         (
-            &format!("{listed}, tokens: {{ accounts: {{}} }}"),
+            &format!("{listed_clusters}, tokens: {{ accounts: {{}} }}"),
             "",
             "dialect.gateway.tokens.accounts: there are no users without `dialect.gateway.accounts`",
         ),

@@ -19,7 +19,7 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
         let text = format!("{cluster}\n{}", params(&credentials_of_a_test()));
         TunnelAnnouncement::Added(Bytes::from(text))
     };
-    let known = || routes.state("a").gateways;
+    let gateway_count = || routes.state("a").gateways;
     let (mut before, mut after) = (HashMap::new(), HashMap::new());
     let budget = Budget::new(1 << 20);
     let (old, new) = (
@@ -31,16 +31,16 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
     };
     apply_announcement(added("a"), &old, &mut before).unwrap();
     apply_announcement(added("a"), &old, &mut before).unwrap();
-    assert_eq!(known(), 1);
+    assert_eq!(gateway_count(), 1);
     // The other gateway has reconnected, and announces the cluster `a` again through its new tunnel. This gateway has
     // not noticed yet that the old tunnel is gone, so it counts the announcement through the old tunnel, too.
     apply_announcement(added("a"), &new, &mut after).unwrap();
     drop(before);
-    assert_eq!(known(), 1);
+    assert_eq!(gateway_count(), 1);
     apply_announcement(TunnelAnnouncement::Removed("b".to_owned()), &new, &mut after).unwrap();
-    assert_eq!(known(), 1);
+    assert_eq!(gateway_count(), 1);
     apply_announcement(TunnelAnnouncement::Removed("a".to_owned()), &new, &mut after).unwrap();
-    assert_eq!(known(), 0);
+    assert_eq!(gateway_count(), 0);
 
     let broken = TunnelAnnouncement::Added(Bytes::from_static(b"a\n?"));
     assert!(apply_announcement(broken, &new, &mut after).is_ok() && after.is_empty());

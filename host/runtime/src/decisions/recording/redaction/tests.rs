@@ -3,10 +3,15 @@ use serde_json::json;
 
 use super::*;
 
-fn apply(request: &Request, redactions: &[Redaction], asked: &mut Value, answered: &mut Value) -> usize {
+fn apply(
+    request: &Request,
+    redactions: &[Redaction],
+    request_json: &mut Value,
+    response_json: &mut Value,
+) -> usize {
     let (review_request, review_response, count) =
-        redact_review(request, redactions, asked.clone(), answered.clone());
-    (*asked, *answered) = (review_request.into_inner(), review_response.into_inner());
+        redact_review(request, redactions, request_json.clone(), response_json.clone());
+    (*request_json, *response_json) = (review_request.into_inner(), review_response.into_inner());
     count
 }
 
@@ -47,17 +52,17 @@ fn values_at_configured_paths_are_redacted_in_objects() {
         let parsed: Redaction = redaction.parse().unwrap();
         assert_eq!(parsed.to_string(), redaction);
         let mut review_request = json!({"object": object, "oldObject": object});
-        let found = apply(&request("Pod"), &[parsed], &mut review_request, &mut json!({}));
-        let mut whole = object.clone();
+        let redacted_count = apply(&request("Pod"), &[parsed], &mut review_request, &mut json!({}));
+        let mut expected_object = object.clone();
         for (key, value) in expected.as_object().unwrap() {
-            whole[key] = value.clone();
+            expected_object[key] = value.clone();
         }
         assert_eq!(
             review_request,
-            json!({"object": whole, "oldObject": whole}),
+            json!({"object": expected_object, "oldObject": expected_object}),
             "{redaction}"
         );
-        assert_eq!(found, 2 * count, "{redaction}");
+        assert_eq!(redacted_count, 2 * count, "{redaction}");
     }
     for wrong in ["", "/", "a/b"] {
         assert!(wrong.parse::<Redaction>().is_err(), "{wrong}");
@@ -75,10 +80,10 @@ fn values_at_configured_paths_are_redacted_in_patches() {
         {"op": "remove", "path": "/a/b"},
     ]);
     let redactions = ["/a/b", "/list/*/v"].map(|text| text.parse().unwrap());
-    let mut answered = json!({"patch": BASE64_STANDARD.encode(patch.to_string())});
-    let count = apply(&request("Pod"), &redactions, &mut json!({}), &mut answered);
+    let mut review_response = json!({"patch": BASE64_STANDARD.encode(patch.to_string())});
+    let count = apply(&request("Pod"), &redactions, &mut json!({}), &mut review_response);
     let text = BASE64_STANDARD
-        .decode(answered["patch"].as_str().unwrap())
+        .decode(review_response["patch"].as_str().unwrap())
         .unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(!text.contains("secret"), "{text}");

@@ -66,7 +66,7 @@ impl Schemas {
 const EACH: &str = "[]";
 
 pub(super) struct SchemaRules {
-    own: Vec<(CelConditions, String)>,
+    conditions: Vec<(CelConditions, String)>,
     inner: BTreeMap<String, SchemaRules>,
 }
 
@@ -94,14 +94,14 @@ impl SchemaRules {
             .flatten()
             .map(|(name, schema)| (name.clone(), Self::from_schema(schema)));
         Self {
-            own: rules.map(compile).collect(),
+            conditions: rules.map(compile).collect(),
             inner: properties.chain(each).collect(),
         }
     }
 
     pub(super) async fn violated(&self, value: &Json) -> Vec<String> {
         let mut violated = Vec::new();
-        for (rule, message) in &self.own {
+        for (rule, message) in &self.conditions {
             let kind = GroupVersionKind::default();
             let mut request = Request::new(Operation::Create, kind, GroupVersionResource::default());
             request.object = Object::from_value(json!({"self": value}));
@@ -154,12 +154,12 @@ pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
         return *schema == Json::Bool(true);
     };
     let mut keywords = keywords.iter();
-    keywords.all(|(keyword, argument)| holds(keyword, argument, schema, root, value))
+    keywords.all(|(keyword, argument)| satisfies_keyword(keyword, argument, schema, root, value))
 }
 
 /// Returns whether a value satisfies one keyword of a schema. Most keywords restrict values of one type, as `maxLength`
 /// restricts strings. A value of any other type satisfies such a keyword.
-fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Json) -> bool {
+fn satisfies_keyword(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Json) -> bool {
     let is_of = |schema: &Json, value: &Json| is_of(schema, root, value);
     let text = || value.as_str();
     let length = || text().map(|text| text.chars().count() as u64);
@@ -167,13 +167,13 @@ fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Jso
     let count = || items().map(|items| items.len() as u64);
     let fields = || value.as_object();
     let size = || fields().map(|fields| fields.len() as u64);
-    let least = |number: Option<u64>| number.is_none_or(|number| number >= argument.as_u64().unwrap());
-    let most = |number: Option<u64>| number.is_none_or(|number| number <= argument.as_u64().unwrap());
+    let is_at_least = |number: Option<u64>| number.is_none_or(|number| number >= argument.as_u64().unwrap());
+    let is_at_most = |number: Option<u64>| number.is_none_or(|number| number <= argument.as_u64().unwrap());
     let number = || value.as_f64();
     let bound = || argument.as_f64().unwrap();
     let schemas = || argument.as_array().unwrap().iter();
     let names = |names: &Json| -> Vec<String> { serde_json::from_value(names.clone()).unwrap() };
-    let has = |name: &String| fields().is_none_or(|fields| fields.contains_key(name));
+    let has_field = |name: &String| fields().is_none_or(|fields| fields.contains_key(name));
     match keyword {
         "$ref" => {
             let pointer = argument.as_str().unwrap().strip_prefix('#').unwrap();
@@ -184,18 +184,18 @@ fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Jso
             name => is_type(name, value),
         },
         "const" => value == argument,
-        "enum" => schemas().any(|one| one == value),
+        "enum" => schemas().any(|element| element == value),
         "pattern" => text().is_none_or(|text| matches(argument.as_str().unwrap(), text)),
-        "minLength" => least(length()),
-        "maxLength" => most(length()),
+        "minLength" => is_at_least(length()),
+        "maxLength" => is_at_most(length()),
         "minimum" => number().is_none_or(|number| number >= bound()),
         "maximum" => number().is_none_or(|number| number <= bound()),
-        "minItems" => least(count()),
-        "maxItems" => most(count()),
-        "minProperties" => least(size()),
-        "maxProperties" => most(size()),
+        "minItems" => is_at_least(count()),
+        "maxItems" => is_at_most(count()),
+        "minProperties" => is_at_least(size()),
+        "maxProperties" => is_at_most(size()),
         "items" => items().is_none_or(|items| items.iter().all(|item| is_of(argument, item))),
-        "required" => names(argument).iter().all(has),
+        "required" => names(argument).iter().all(has_field),
         "properties" => {
             let mut properties = argument.as_object().unwrap().iter();
             properties.all(|(name, schema)| value.get(name).is_none_or(|value| is_of(schema, value)))

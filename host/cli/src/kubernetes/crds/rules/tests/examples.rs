@@ -62,7 +62,7 @@ pub(super) fn examples() -> Vec<ExampleDocument> {
         },
     });
     let condition = json!({"name": "not-job", "expression": "object.kind != 'Job'"});
-    let whole = json!({
+    let full_stage = json!({
         "name": "images", "plugin": plugin, "candidate": candidate, "rules": [rule()],
         "namespaceSelector": {"operator": "NotIn", "values": ["kube-system"]}, "objectSelector": label_selector(),
         "failurePolicy": "Ignore", "timeout": "250ms", "mode": "Enforce",
@@ -111,9 +111,9 @@ pub(super) fn examples() -> Vec<ExampleDocument> {
         "plugins": {"signed": member, "internal": {"source": "oci://registry.example.com/a:1", "refresh": "1m"}},
         "expression": "signed() || internal()", "message": "not signed",
     });
-    let mut namespaced = document("NamespacedAdmissionChain", chain(whole.clone()));
+    let mut namespaced = document("NamespacedAdmissionChain", chain(full_stage.clone()));
     namespaced["metadata"]["namespace"] = json!("shop");
-    let described = |mut document: Json| {
+    let with_metadata = |mut document: Json| {
         document["metadata"]["labels"] = json!({"team": "shop"});
         document["metadata"]["annotations"] = json!({"why": "a test"});
         document
@@ -125,8 +125,8 @@ pub(super) fn examples() -> Vec<ExampleDocument> {
     let mut conditional = exception.clone();
     conditional["matchConditions"] = json!([condition]);
     [
-        (document("AdmissionChain", chain(whole)), ""),
-        (described(namespaced), "/metadata"),
+        (document("AdmissionChain", chain(full_stage)), ""),
+        (with_metadata(namespaced), "/metadata"),
         (document("AdmissionChain", chain(pinned)), "/spec/stages/0"),
         (stage("cel", mutations), "/spec/stages/0/cel"),
         (stage("cel", validations), "/spec/stages/0/cel"),
@@ -145,7 +145,7 @@ pub(super) fn examples() -> Vec<ExampleDocument> {
             "/spec/stages/0/rego",
         ),
         (stage("group", group), "/spec/stages/0/group"),
-        (described(document("AdmissionException", exception)), ""),
+        (with_metadata(document("AdmissionException", exception)), ""),
         (
             document("AdmissionException", conditional),
             "/spec/matchConditions",

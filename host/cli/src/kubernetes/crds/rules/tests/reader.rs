@@ -16,13 +16,13 @@ use crate::schema;
 /// A meaningless string that these tests write into documents. No field has this name.
 const UNKNOWN: &str = "qqqq";
 
-fn places(value: &Json, pointer: &str, found: &mut Vec<String>) {
-    found.push(pointer.to_owned());
+fn collect_pointers(value: &Json, pointer: &str, pointers: &mut Vec<String>) {
+    pointers.push(pointer.to_owned());
     for (name, value) in value.as_object().into_iter().flatten() {
-        places(value, &format!("{pointer}/{name}"), found);
+        collect_pointers(value, &format!("{pointer}/{name}"), pointers);
     }
     for (index, value) in value.as_array().into_iter().flatten().enumerate() {
-        places(value, &format!("{pointer}/{index}"), found);
+        collect_pointers(value, &format!("{pointer}/{index}"), pointers);
     }
 }
 
@@ -41,7 +41,7 @@ impl ExampleChange {
         }
     }
 
-    fn made(&self, document: &Json, pointer: &str) -> Json {
+    fn apply_to(&self, document: &Json, pointer: &str) -> Json {
         let mut changed = document.clone();
         match (self, pointer.rsplit_once('/')) {
             (Self::To(other), _) => *changed.pointer_mut(pointer).unwrap() = other.clone(),
@@ -59,7 +59,7 @@ impl ExampleChange {
 /// design: the reader treats a field with `null` as absent, and an API server refuses it.
 fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<ExampleChange> {
     let value = document.pointer(pointer).unwrap();
-    let mut others = vec![
+    let mut replacements = vec![
         json!(UNKNOWN),
         json!(""),
         json!("7"),
@@ -73,26 +73,30 @@ fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<ExampleChange> 
     ];
     match value {
         Json::String(text) => {
-            others.extend([json!(text.to_uppercase()), json!(text.to_lowercase())]);
-            let unknown = ExampleChange::To(json!(UNKNOWN)).made(document, pointer);
-            others.extend(words(&unknown).map(Json::String));
-            others.extend(schema["enum"].as_array().into_iter().flatten().cloned());
+            replacements.extend([json!(text.to_uppercase()), json!(text.to_lowercase())]);
+            let unknown = ExampleChange::To(json!(UNKNOWN)).apply_to(document, pointer);
+            replacements.extend(words(&unknown).map(Json::String));
+            replacements.extend(schema["enum"].as_array().into_iter().flatten().cloned());
         }
         Json::Object(fields) => {
-            let mut more = fields.clone();
-            more.insert(UNKNOWN.to_owned(), json!(7));
-            others.push(more.into());
+            let mut extended_fields = fields.clone();
+            extended_fields.insert(UNKNOWN.to_owned(), json!(7));
+            replacements.push(extended_fields.into());
         }
-        Json::Array(items) => others.push(items.iter().chain(items.first()).cloned().collect()),
+        Json::Array(items) => replacements.push(items.iter().chain(items.first()).cloned().collect()),
         _ => {}
     }
     for (bound, beyond) in [("minimum", -1), ("maximum", 1)] {
         let bound = schema[bound].as_i64().into_iter();
-        others.extend(bound.flat_map(|bound| [json!(bound), json!(bound + beyond)]));
+        replacements.extend(bound.flat_map(|bound| [json!(bound), json!(bound + beyond)]));
     }
-    others.retain(|other| other != value);
+    replacements.retain(|other| other != value);
     let removal = (!pointer.is_empty()).then_some(ExampleChange::Removal);
-    others.into_iter().map(ExampleChange::To).chain(removal).collect()
+    replacements
+        .into_iter()
+        .map(ExampleChange::To)
+        .chain(removal)
+        .collect()
 }
 
 /// If the reader refuses the document, its error message suggests what to write, such as `write Fail or Ignore`.
@@ -197,11 +201,11 @@ async fn differences(example: ExampleDocument) -> Vec<(String, ExampleChange, Re
     };
     assert_eq!(refused(&document).await, [false; 3], "{document:#}");
     let mut pointers = Vec::new();
-    places(document.pointer(under).unwrap(), under, &mut pointers);
+    collect_pointers(document.pointer(under).unwrap(), under, &mut pointers);
     let mut differences = Vec::new();
     for pointer in pointers {
         for change in changes(&document, &pointer, schemas.at(&pointer)) {
-            let [files, resources, reader] = refused(&change.made(&document, &pointer)).await;
+            let [files, resources, reader] = refused(&change.apply_to(&document, &pointer)).await;
             // The schema for resources must refuse exactly the documents that the reader of definitions refuses. The
             // schema for files may refuse fewer, because it has no rules in CEL. But it must not refuse a document that
             // the reader accepts.
@@ -219,16 +223,16 @@ async fn schemas_refuse_the_documents_that_the_reader_refuses() {
         .into_iter()
         .map(|example| tokio::spawn(differences(example)))
         .collect();
-    let mut seen = BTreeSet::new();
+    let mut matched_rows = BTreeSet::new();
     let mut unknown = Vec::new();
     for task in tasks {
-        for (place, change, refused) in task.await.unwrap() {
-            let is_it = |(places, kinds, by, _): &&(&str, &[ExampleKind], RefusedBy, &str)| {
-                matches(places, &place) && kinds.contains(&change.kind()) && *by == refused
+        for (pointer, change, refused) in task.await.unwrap() {
+            let is_matching = |(pattern, kinds, refused_by, _): &&(&str, &[ExampleKind], RefusedBy, &str)| {
+                matches(pattern, &pointer) && kinds.contains(&change.kind()) && *refused_by == refused
             };
-            match DIFFERENCES.iter().position(|row| is_it(&row)) {
-                Some(row) => drop(seen.insert(row)),
-                None => unknown.push(format!("{place}: {change:?} is refused by {refused:?}")),
+            match DIFFERENCES.iter().position(|row| is_matching(&row)) {
+                Some(row) => drop(matched_rows.insert(row)),
+                None => unknown.push(format!("{pointer}: {change:?} is refused by {refused:?}")),
             }
         }
     }
@@ -239,7 +243,7 @@ async fn schemas_refuse_the_documents_that_the_reader_refuses() {
     );
     for (row, difference) in DIFFERENCES.iter().enumerate() {
         assert!(
-            seen.contains(&row),
+            matched_rows.contains(&row),
             "schemas and reader no longer differ here, so remove the row: {difference:?}"
         );
     }
@@ -255,12 +259,12 @@ fn the_schema_examples_together_have_every_field() {
             .filter(|document| (document["kind"] == "AdmissionException") == is_exception)
             .collect();
         let schema: Json = serde_json::from_str(text).unwrap();
-        let mut found = Vec::new();
-        places(&schema, "", &mut found);
-        for place in found {
-            let (parent, _) = place.rsplit_once('/').unwrap_or_default();
+        let mut pointers = Vec::new();
+        collect_pointers(&schema, "", &mut pointers);
+        for pointer in pointers {
+            let (parent, _) = pointer.rsplit_once('/').unwrap_or_default();
             let mut without = schema.clone();
-            let field = without.pointer_mut(&place).unwrap();
+            let field = without.pointer_mut(&pointer).unwrap();
             if !parent.ends_with("/properties") || *field == Json::Bool(false) {
                 continue;
             }
@@ -268,7 +272,7 @@ fn the_schema_examples_together_have_every_field() {
             let mut documents = documents.iter();
             assert!(
                 documents.any(|document| !is_of(&without, &without, document)),
-                "{place}"
+                "{pointer}"
             );
         }
     }

@@ -6,7 +6,7 @@ use admittance_bcs::{
 };
 use admittance_definitions::DefinitionStore;
 
-use super::{DefinitionPlace, PlaceError, PlaceRow};
+use super::{DefinitionLocation, LocationError, LocationRow};
 use crate::{Connections, FrontConfig, config::node_path};
 
 /// The default node: bcs-mesos-driver keeps its definitions there.
@@ -20,7 +20,7 @@ pub struct ZooKeeperNodes {
     pub path: NodePath,
 }
 
-pub(super) const ROW: PlaceRow = PlaceRow {
+pub(super) const ROW: LocationRow = LocationRow {
     key: "zookeeper",
     read: |node, sections| {
         let path = node_path(node, DEFAULT_PATH)?;
@@ -29,17 +29,18 @@ pub(super) const ROW: PlaceRow = PlaceRow {
     },
 };
 
-impl DefinitionPlace for ZooKeeperNodes {
+impl DefinitionLocation for ZooKeeperNodes {
     fn name(&self) -> String {
         format!("zookeeper:{}", self.path)
     }
 
-    fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError> {
+    fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, LocationError> {
         let zookeeper = connections.ensembles.cluster().ok_or(NoEnsemble {
             setting: "definitions",
             ensemble: "zookeeper.cluster",
         })?;
-        let store = ZooKeeperStore::new(zookeeper.clone(), self.path.as_str()).map_err(PlaceError::Path)?;
+        let store =
+            ZooKeeperStore::new(zookeeper.clone(), self.path.as_str()).map_err(LocationError::Path)?;
         Ok(vec![Arc::new(store)])
     }
 

@@ -43,12 +43,12 @@ spec:
 
 #[test]
 fn changes_that_enforce_less_count_as_losses() {
-    let read = |text: &str| {
+    let definitions = |text: &str| {
         let text = text.replace("BUNDLE", &certificates::bundle());
         let files = vec![DefinitionFile::file("f.yaml", text)];
         DefinitionSet::of_files(files).definitions().unwrap()
     };
-    let before = read(BEFORE);
+    let before = definitions(BEFORE);
     // (part of the definitions' text, its replacement, whether the result enforces less)
     for (part, instead, expected) in [
         ("name: pods", "name: others", true),
@@ -135,7 +135,7 @@ fn changes_that_enforce_less_count_as_losses() {
         ),
     ] {
         assert_eq!(BEFORE.matches(part).count(), 1, "{part}");
-        let now = read(&BEFORE.replace(part, instead));
+        let now = definitions(&BEFORE.replace(part, instead));
         assert_eq!(enforces_less(&before, &now), expected, "{part} -> {instead}");
     }
     assert!(
@@ -143,6 +143,6 @@ fn changes_that_enforce_less_count_as_losses() {
         "an exception is new"
     );
     let (chain, _) = BEFORE.split_once("---").unwrap();
-    assert!(enforces_less(&read(chain), &before), "an exception is new");
-    assert!(!enforces_less(&Definitions::default(), &read(chain)));
+    assert!(enforces_less(&definitions(chain), &before), "an exception is new");
+    assert!(!enforces_less(&Definitions::default(), &definitions(chain)));
 }

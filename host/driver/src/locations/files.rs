@@ -5,18 +5,18 @@ use std::{
 
 use admittance_definitions::DefinitionStore;
 
-use super::{DefinitionPlace, PlaceError};
+use super::{DefinitionLocation, LocationError};
 use crate::Connections;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefinitionFiles(pub PathBuf);
 
-impl DefinitionPlace for DefinitionFiles {
+impl DefinitionLocation for DefinitionFiles {
     fn name(&self) -> String {
         self.0.display().to_string()
     }
 
-    fn stores(&self, _: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError> {
+    fn stores(&self, _: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, LocationError> {
         Ok(Vec::new())
     }
 

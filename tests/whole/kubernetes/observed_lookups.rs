@@ -74,7 +74,7 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
         });
         return (StatusCode::OK, Json(namespace));
     }
-    let found = match uri.path() {
+    let object = match uri.path() {
         "/api/v1/namespaces/test/configmaps/limits" => Some(json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "limits", "namespace": "test"},
             "data": {"most": "2"},
@@ -86,8 +86,8 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
         "/teams" => Some(json!({"teams": ["a"]})),
         _ => None,
     };
-    if let Some(found) = found {
-        return (StatusCode::OK, Json(found));
+    if let Some(body) = object {
+        return (StatusCode::OK, Json(body));
     }
     // The program first tries to watch the objects, which begins with listing them. This server answers a list with
     // 404. So the program cannot watch the objects, and sends a request for each lookup.
@@ -109,15 +109,19 @@ async fn a_cluster_lookup_has_a_trace_span() {
     let server = Server::start_in(directory, &config, CHAIN).await;
     let review = POD.review("u-1");
     assert!(server.review("/admit", &review).await.is_allowed());
-    let received = collector.until(|spans| spans.len() >= 4).await;
-    let spans = spans(&received);
-    let named = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
-    let (request, chain, look_up) = (named("POST"), named("chain pods"), named("cluster get"));
+    let exports = collector.until(|spans| spans.len() >= 4).await;
+    let spans = spans(&exports);
+    let find_span = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
+    let (request, chain, look_up) = (
+        find_span("POST"),
+        find_span("chain pods"),
+        find_span("cluster get"),
+    );
     assert_eq!(attribute(&request.attributes, "admittance.uid"), "u-1");
     assert_eq!(chain.parent_span_id, request.span_id);
     assert_eq!(look_up.parent_span_id, chain.span_id);
     assert_eq!(attribute(&look_up.attributes, "admittance.result"), "ok");
-    assert_eq!(named("stage names").parent_span_id, chain.span_id);
+    assert_eq!(find_span("stage names").parent_span_id, chain.span_id);
 }
 
 #[tokio::test]
@@ -143,24 +147,24 @@ async fn a_kyverno_policy_is_replayed_without_the_cluster_and_the_servers() {
     let recorded = fs::read_to_string(&path).unwrap();
 
     // If a recorded value is changed, the result of the replay differs.
-    for (known, changed, expected) in [
+    for (original, changed, expected) in [
         ("", "", Some(0)),
         (r#""most":"2""#, r#""most":"3""#, Some(1)),
         (r#"{"teams":["a"]}"#, r#"{"teams":["b"]}"#, Some(1)),
     ] {
-        let text = match known {
+        let text = match original {
             "" => recorded.clone(),
-            known => recorded.replace(known, changed),
+            part => recorded.replace(part, changed),
         };
-        assert!(known.is_empty() || text != recorded, "{recorded}");
-        let changed = write(&server.directory, "changed.ndjson", text);
+        assert!(original.is_empty() || text != recorded, "{recorded}");
+        let changed_path = write(&server.directory, "changed.ndjson", text);
         let (changed, config) = (
-            changed.to_str().unwrap(),
+            changed_path.to_str().unwrap(),
             server.directory.path().join("admittance.yaml"),
         );
         let run = Admittance::run(["replay", changed, "--config", config.to_str().unwrap()])
             .await
             .unwrap();
-        assert_eq!(run.code, expected, "{known}: {}{}", run.stdout, run.stderr);
+        assert_eq!(run.code, expected, "{original}: {}{}", run.stdout, run.stderr);
     }
 }

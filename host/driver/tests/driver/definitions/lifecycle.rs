@@ -5,7 +5,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{BUNDLE, DONE, PREFIX, ROUTE, definition, refusal};
+use super::{BUNDLE, PREFIX, ROUTE, SUCCESS_REPLY, definition, refusal};
 use crate::{
     admin::guest::Guest,
     harness::{Setup, application, echo, request, serve, text},
@@ -55,19 +55,22 @@ async fn a_definition_is_created_read_updated_and_deleted() {
             .steered(directory.path())
             .start()
             .await;
-        let one = format!("{route}/webhook-test");
+        let definition_path = format!("{route}/webhook-test");
 
         assert_eq!(
             driver.data("GET", "/admissionwebhooks").await,
             json!([]),
             "{route}"
         );
-        let done = (200, DONE.to_owned());
-        assert_eq!(driver.define("POST", route, documented().to_string()).await, done);
+        let success = (200, SUCCESS_REPLY.to_owned());
+        assert_eq!(
+            driver.define("POST", route, documented().to_string()).await,
+            success
+        );
         assert_eq!(driver.live().await, ["defaultGroup/webhook-test"]);
 
-        let found = driver.data("GET", &one).await;
-        let created = found["metadata"]["creationTimestamp"].clone();
+        let stored_definition = driver.data("GET", &definition_path).await;
+        let created = stored_definition["metadata"]["creationTimestamp"].clone();
         let mut expected = documented();
         expected["metadata"]["creationTimestamp"] = created.clone();
         for hook in expected["admissionWebhooks"].as_array_mut().unwrap() {
@@ -82,7 +85,7 @@ async fn a_definition_is_created_read_updated_and_deleted() {
             });
             hook["namespaceSelector"] = Value::Null;
         }
-        assert_eq!(found.to_string(), expected.to_string());
+        assert_eq!(stored_definition.to_string(), expected.to_string());
         assert!(created.as_str().unwrap().starts_with("20"), "{created}");
 
         let mut update = documented();
@@ -91,19 +94,19 @@ async fn a_definition_is_created_read_updated_and_deleted() {
         update["metadata"]["creationTimestamp"] = json!("2000-01-01T00:00:00Z");
         update["resourcesRef"]["operation"] = json!("Update");
         update["admissionWebhooks"].as_array_mut().unwrap().pop();
-        assert_eq!(driver.define("PUT", route, update.to_string()).await, done);
+        assert_eq!(driver.define("PUT", route, update.to_string()).await, success);
         expected["resourcesRef"]["operation"] = json!("Update");
         expected["admissionWebhooks"].as_array_mut().unwrap().pop();
-        assert_eq!(driver.data("GET", &one).await, expected);
+        assert_eq!(driver.data("GET", &definition_path).await, expected);
         assert_eq!(driver.data("GET", "/admissionwebhooks").await, json!([expected]));
 
-        assert_eq!(driver.define("PUT", route, expected.to_string()).await, done);
-        assert_eq!(driver.data("GET", &one).await, expected);
+        assert_eq!(driver.define("PUT", route, expected.to_string()).await, success);
+        assert_eq!(driver.data("GET", &definition_path).await, expected);
 
-        assert_eq!(driver.define("DELETE", &one, "").await, done);
+        assert_eq!(driver.define("DELETE", &definition_path, "").await, success);
         assert_eq!(driver.live().await, Vec::<String>::new());
-        let (status, gone) = driver.define("GET", &one, "").await;
-        assert_eq!((status, refusal(&gone).0), (200, 1_405_200));
+        let (status, missing_reply) = driver.define("GET", &definition_path, "").await;
+        assert_eq!((status, refusal(&missing_reply).0), (200, 1_405_200));
         assert_eq!(fs::read_dir(directory.path().join("chains")).unwrap().count(), 0);
     }
 }
@@ -118,16 +121,19 @@ async fn a_change_is_live_before_its_reply_is_sent() {
     let marked = async || driver.post(application("good")).await.1.contains("marked");
     assert!(!marked().await);
     let body = definition("w", &hook().await).to_string();
-    assert_eq!(driver.define("POST", ROUTE, body.clone()).await.1, DONE);
+    assert_eq!(driver.define("POST", ROUTE, body.clone()).await.1, SUCCESS_REPLY);
     assert!(marked().await);
     let update = body.replace("\"Create\"", "\"Update\"");
-    assert_eq!(driver.define("PUT", ROUTE, update).await.1, DONE);
+    assert_eq!(driver.define("PUT", ROUTE, update).await.1, SUCCESS_REPLY);
     assert!(!marked().await);
-    assert_eq!(driver.define("PUT", ROUTE, body.clone()).await.1, DONE);
+    assert_eq!(driver.define("PUT", ROUTE, body.clone()).await.1, SUCCESS_REPLY);
     assert!(marked().await);
     let mut empty: Value = serde_json::from_str(&body).unwrap();
     empty["admissionWebhooks"] = json!([]);
-    assert_eq!(driver.define("PUT", ROUTE, empty.to_string()).await.1, DONE);
+    assert_eq!(
+        driver.define("PUT", ROUTE, empty.to_string()).await.1,
+        SUCCESS_REPLY
+    );
     assert!(!marked().await);
 }
 
@@ -141,7 +147,7 @@ async fn no_chain_can_refuse_a_change_of_definitions() {
     // The driver of every test has a chain that denies objects named `bad`.
     assert_eq!(driver.post(application("bad")).await.0, 400);
     let body = definition("bad", "https://h.example").to_string();
-    assert_eq!(driver.define("POST", ROUTE, body).await.1, DONE);
+    assert_eq!(driver.define("POST", ROUTE, body).await.1, SUCCESS_REPLY);
     assert_eq!(driver.live().await, ["defaultGroup/bad"]);
 }
 
@@ -157,8 +163,11 @@ async fn a_plugin_can_take_the_place_of_a_webhook() {
     let plugin = json!({"source": format!("file:{}", module.display()), "settings": {"Key": 1}});
     let mut body = definition("w", "");
     body["admissionWebhooks"] = json!([{"name": "hook", "plugin": plugin, "timeout": "2s", "mode": "Audit"}]);
-    assert_eq!(driver.define("POST", ROUTE, body.to_string()).await.1, DONE);
-    let found = driver.data("GET", &format!("{ROUTE}/w")).await;
+    assert_eq!(
+        driver.define("POST", ROUTE, body.to_string()).await.1,
+        SUCCESS_REPLY
+    );
+    let stored_definition = driver.data("GET", &format!("{ROUTE}/w")).await;
     let expected = json!([{
         "name": "hook",
         "failurePolicy": "",
@@ -168,8 +177,14 @@ async fn a_plugin_can_take_the_place_of_a_webhook() {
         "timeout": "2s",
         "mode": "Audit",
     }]);
-    assert_eq!(found["admissionWebhooks"].to_string(), expected.to_string());
-    assert_eq!(driver.define("PUT", ROUTE, found.to_string()).await.1, DONE);
+    assert_eq!(
+        stored_definition["admissionWebhooks"].to_string(),
+        expected.to_string()
+    );
+    assert_eq!(
+        driver.define("PUT", ROUTE, stored_definition.to_string()).await.1,
+        SUCCESS_REPLY
+    );
 }
 
 #[tokio::test]
@@ -187,20 +202,26 @@ async fn the_namespace_of_the_body_takes_precedence_over_the_path() {
         body["metadata"]["namespace"] = json!(in_body);
         let route = format!("/namespaces/{in_path}/admissionwebhook");
         for method in ["POST", "PUT"] {
-            assert_eq!(driver.define(method, &route, body.to_string()).await.1, DONE);
+            assert_eq!(
+                driver.define(method, &route, body.to_string()).await.1,
+                SUCCESS_REPLY
+            );
         }
-        let one = format!("/namespaces/{expected}/admissionwebhook/w");
-        assert_eq!(driver.data("GET", &one).await["metadata"]["namespace"], expected);
+        let definition_path = format!("/namespaces/{expected}/admissionwebhook/w");
+        assert_eq!(
+            driver.data("GET", &definition_path).await["metadata"]["namespace"],
+            expected
+        );
     }
     assert_eq!(driver.live().await, ["b/w", "p/w"]);
     let response = driver.data("GET", "/admissionwebhooks").await;
-    let all: Vec<_> = response
+    let namespaces: Vec<_> = response
         .as_array()
         .unwrap()
         .iter()
-        .map(|one| &one["metadata"]["namespace"])
+        .map(|object| &object["metadata"]["namespace"])
         .collect();
-    assert_eq!(all, ["b", "p"], "all of them, by namespace and name");
+    assert_eq!(namespaces, ["b", "p"], "all of them, by namespace and name");
 }
 
 #[tokio::test]
@@ -213,7 +234,7 @@ async fn a_request_keeps_the_uid_that_its_client_sent() {
     let response = driver.send(request).await;
     assert_eq!(response.headers()["x-request-id"], "mine");
     let (_, body) = text(response).await;
-    assert_eq!(body, DONE.replace("null", "[]"));
+    assert_eq!(body, SUCCESS_REPLY.replace("null", "[]"));
 }
 
 /// The commands in BCS's documentation create a CA with an RSA key of 1024 bits (`openssl genrsa 1024`).
@@ -240,7 +261,7 @@ async fn a_webhook_ca_with_a_short_rsa_key_causes_a_warning() {
         .iter()
         .map(|value| value.to_str().unwrap().to_owned())
         .collect();
-    assert_eq!(text(response).await, (200, DONE.to_owned()));
+    assert_eq!(text(response).await, (200, SUCCESS_REPLY.to_owned()));
     let [warning] = warnings.as_slice() else {
         panic!("{warnings:?}")
     };

@@ -71,12 +71,12 @@ impl http_body::Body for PeekedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let read = u64::try_from(self.start.len()).unwrap_or(u64::MAX);
+        let start_size = u64::try_from(self.start.len()).unwrap_or(u64::MAX);
         let rest = self.rest.size_hint();
         let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower().saturating_add(read));
+        hint.set_lower(rest.lower().saturating_add(start_size));
         if let Some(upper) = rest.upper() {
-            hint.set_upper(upper.saturating_add(read));
+            hint.set_upper(upper.saturating_add(start_size));
         }
         hint
     }

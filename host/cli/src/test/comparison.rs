@@ -11,25 +11,25 @@ use crate::output::diff;
 
 #[derive(Debug)]
 pub(super) struct UnmetExpectation {
-    pub(super) what: &'static str,
+    pub(super) aspect: &'static str,
     pub(super) message: String,
     /// The lines that differ between the expected and the actual value, in colour.
     pub(super) diff: Vec<String>,
 }
 
 impl UnmetExpectation {
-    pub(super) fn new(what: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(aspect: &'static str, message: impl Into<String>) -> Self {
         Self {
-            what,
+            aspect,
             message: message.into(),
             diff: Vec::new(),
         }
     }
 
-    fn of_values(what: &'static str, message: &str, expected: &Value, found: &Value) -> Self {
+    fn of_values(aspect: &'static str, message: &str, expected: &Value, actual: &Value) -> Self {
         Self {
-            diff: diff(Some(expected), Some(found), 3).concat(),
-            ..Self::new(what, message)
+            diff: diff(Some(expected), Some(actual), 3).concat(),
+            ..Self::new(aspect, message)
         }
     }
 }
@@ -59,11 +59,11 @@ fn of_outcome(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) ->
         }
     }
     if let Some(kind) = expected.failure {
-        let found: Vec<_> = outcome.trace.iter().filter_map(failure_of).collect();
-        if !found.contains(&kind.as_str()) {
+        let failure_kinds: Vec<_> = outcome.trace.iter().filter_map(failure_of).collect();
+        if !failure_kinds.contains(&kind.as_str()) {
             failures.push(UnmetExpectation::new(
                 "failure",
-                format!("expected {kind}, found {}", listed(&found)),
+                format!("expected {kind}, found {}", name_list(&failure_kinds)),
             ));
         }
     }
@@ -73,20 +73,21 @@ fn of_outcome(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) ->
         None => none_called(outcome),
     });
     if let Some(patterns) = &expected.warnings {
-        let found = &outcome.warnings;
-        let are_met = patterns.len() == found.len()
+        let warnings = &outcome.warnings;
+        let are_met = patterns.len() == warnings.len()
             && patterns
                 .iter()
-                .zip(found)
+                .zip(warnings)
                 .all(|(pattern, warning)| pattern.is_in(warning));
         if !are_met {
-            let wanted: Vec<_> = patterns.iter().map(ToString::to_string).collect();
-            let (wanted, found) = (Value::from(wanted), Value::from(found.clone()));
+            let expected_warnings: Vec<_> = patterns.iter().map(ToString::to_string).collect();
+            let (expected_json, actual_json) =
+                (Value::from(expected_warnings), Value::from(warnings.clone()));
             failures.push(UnmetExpectation::of_values(
                 "warnings",
                 "they differ",
-                &wanted,
-                &found,
+                &expected_json,
+                &actual_json,
             ));
         }
     }
@@ -131,29 +132,29 @@ fn none_called(outcome: &Outcome) -> Option<UnmetExpectation> {
     let rows: Vec<_> = lines.collect();
     let message = format!(
         "no stage is called ({}); if that is right, expect `stages: []`",
-        listed(&rows)
+        name_list(&rows)
     );
     Some(UnmetExpectation::new("stages", message))
 }
 
 fn called(expected: &[String], outcome: &Outcome) -> Option<UnmetExpectation> {
     let called = called_rows(outcome);
-    let is_it =
+    let is_stage =
         |row: &TraceRow, name: &str| *row.stage == *name || format!("{}/{}", row.chain, row.stage) == name;
     let are_met =
-        called.len() == expected.len() && called.iter().zip(expected).all(|(row, name)| is_it(row, name));
+        called.len() == expected.len() && called.iter().zip(expected).all(|(row, name)| is_stage(row, name));
     (!are_met).then(|| {
         let called: Vec<_> = called.iter().map(|row| &*row.stage).collect();
         let message = format!(
             "expected {}, and {} are called",
-            listed(expected),
-            listed(&called)
+            name_list(expected),
+            name_list(&called)
         );
         UnmetExpectation::new("stages", message)
     })
 }
 
-fn listed<T: AsRef<str>>(names: &[T]) -> String {
+fn name_list<T: AsRef<str>>(names: &[T]) -> String {
     match names {
         [] => "none".to_owned(),
         names => names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", "),
@@ -164,40 +165,44 @@ fn result(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec
     let mut failures = Vec::new();
     if let Some(patch) = &expected.patch {
         let expected = Value::from(patch.clone());
-        let found = serde_json::to_value(&outcome.patch).unwrap_or_default();
-        if expected != found {
+        let actual = serde_json::to_value(&outcome.patch).unwrap_or_default();
+        if expected != actual {
             failures.push(UnmetExpectation::of_values(
                 "patch",
                 "it differs",
                 &expected,
-                &found,
+                &actual,
             ));
         }
     }
-    let found = outcome
+    let object_after = outcome
         .object
         .as_ref()
         .map(Object::value)
         .cloned()
         .unwrap_or_default();
     let is_kyverno = matches!(case.hooks, CaseHooks::Kyverno { .. });
-    let found = if is_kyverno { without_empty(found) } else { found };
-    if expected.other_object.as_ref() == Some(&found) {
+    let resulting_object = if is_kyverno {
+        without_empty(object_after)
+    } else {
+        object_after
+    };
+    if expected.other_object.as_ref() == Some(&resulting_object) {
         let message = "the resulting object is the one of `patchedResources`";
         failures.push(UnmetExpectation::new("object", message));
     }
-    for (what, expected, keep) in [
+    for (aspect, expected, keep) in [
         ("object", &expected.object, ComparedFields::All),
         ("fields", &expected.fields, ComparedFields::Expected),
     ] {
         let Some(expected) = expected else { continue };
-        let found = arranged(expected, &found, keep);
-        if *expected != found {
+        let compared_object = arranged(expected, &resulting_object, keep);
+        if *expected != compared_object {
             failures.push(UnmetExpectation::of_values(
-                what,
+                aspect,
                 "the resulting object differs",
                 expected,
-                &found,
+                &compared_object,
             ));
         }
     }
@@ -231,34 +236,38 @@ enum ComparedFields {
     Expected,
 }
 
-/// Sorts the fields of the found value as in the expected value, so that fewer lines of their texts differ.
-fn arranged(expected: &Value, found: &Value, keep: ComparedFields) -> Value {
-    match (expected, found) {
-        (Value::Object(expected), Value::Object(found)) => {
+/// Sorts the fields of the actual value as in the expected value, so that fewer lines of their texts differ.
+fn arranged(expected: &Value, actual: &Value, keep: ComparedFields) -> Value {
+    match (expected, actual) {
+        (Value::Object(expected), Value::Object(actual_fields)) => {
             let mut fields = Map::new();
             for (key, expected) in expected {
-                match found.get(key) {
-                    Some(found) => drop(fields.insert(key.clone(), arranged(expected, found, keep))),
+                match actual_fields.get(key) {
+                    Some(actual_field) => {
+                        drop(fields.insert(key.clone(), arranged(expected, actual_field, keep)))
+                    }
                     None if keep == ComparedFields::Expected && expected.is_null() => {
                         fields.insert(key.clone(), Value::Null);
                     }
                     None => {}
                 }
             }
-            let others = found
+            let extra_fields = actual_fields
                 .iter()
                 .filter(|(key, _)| keep == ComparedFields::All && !expected.contains_key(*key));
-            fields.extend(others.map(|(key, value)| (key.clone(), value.clone())));
+            fields.extend(extra_fields.map(|(key, value)| (key.clone(), value.clone())));
             Value::Object(fields)
         }
-        (Value::Array(expected), Value::Array(found)) => {
+        (Value::Array(expected), Value::Array(actual_items)) => {
             let paired = expected
                 .iter()
-                .zip(found)
-                .map(|(expected, found)| arranged(expected, found, keep));
-            paired.chain(found.iter().skip(expected.len()).cloned()).collect()
+                .zip(actual_items)
+                .map(|(expected, actual_item)| arranged(expected, actual_item, keep));
+            paired
+                .chain(actual_items.iter().skip(expected.len()).cloned())
+                .collect()
         }
-        (_, found) => found.clone(),
+        (_, other) => other.clone(),
     }
 }
 
@@ -270,7 +279,7 @@ mod tests {
 
     #[test]
     fn fields_without_an_expectation_are_ignored() {
-        let found = json!({"a": 1, "b": {"c": [{"d": 1, "e": 2}, {"d": 3}], "f": null}});
+        let actual = json!({"a": 1, "b": {"c": [{"d": 1, "e": 2}, {"d": 3}], "f": null}});
         for (expected, matches) in [
             (json!({}), true),
             (json!({"a": 1}), true),
@@ -286,7 +295,7 @@ mod tests {
             (json!({"b": [1]}), false),
         ] {
             assert_eq!(
-                arranged(&expected, &found, ComparedFields::Expected) == expected,
+                arranged(&expected, &actual, ComparedFields::Expected) == expected,
                 matches,
                 "{expected}"
             );

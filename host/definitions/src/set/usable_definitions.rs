@@ -128,12 +128,12 @@ impl DefinitionSet {
         // when the entry is added, so the entry is set aside, not the file.
         if !entries.is_empty() {
             for file in &files {
-                let read = self.reads.file(file);
-                chains.add_all(read.definitions.iter().flatten(), &mut Mistakes::new());
+                let read_file = self.reads.file(file);
+                chains.add_all(read_file.definitions.iter().flatten(), &mut Mistakes::new());
             }
         }
         entries.sort_by_cached_key(|entry| (conflict_rank(entry, in_force), entry.path.clone()));
-        let mut sorting = Classifier {
+        let mut classifier = Classifier {
             set: self,
             chains,
             files,
@@ -143,25 +143,25 @@ impl DefinitionSet {
         };
         let has_entries = !entries.is_empty();
         for entry in entries {
-            match sorting.take(&entry, mistakes_of) {
-                Ok(()) => sorting.files.push(entry),
-                Err(mistakes) => sorting.reject(entry, texts(&mistakes)),
+            match classifier.take(&entry, mistakes_of) {
+                Ok(()) => classifier.files.push(entry),
+                Err(mistakes) => classifier.reject(entry, texts(&mistakes)),
             }
         }
-        sorting.bad.sort_by(|a, b| a.path.cmp(&b.path));
+        classifier.bad.sort_by(|a, b| a.path.cmp(&b.path));
         if on_bad == OnBadDefinition::KeepLast {
-            let mut all_bad = std::mem::take(&mut sorting.bad);
+            let mut all_bad = std::mem::take(&mut classifier.bad);
             for bad in &mut all_bad {
                 let last = in_force.iter().find(|file| file.path == bad.path);
-                if let Some(last) = last.filter(|last| sorting.take(last, mistakes_of).is_ok()) {
-                    sorting.previous_versions.push(last.clone());
+                if let Some(last) = last.filter(|last| classifier.take(last, mistakes_of).is_ok()) {
+                    classifier.previous_versions.push(last.clone());
                     bad.served = Served::LastVersion;
                 }
             }
-            sorting.bad = all_bad;
+            classifier.bad = all_bad;
         }
         if has_entries {
-            sorting.reject_unbound(in_force, on_bad, mistakes_of);
+            classifier.reject_unbound(in_force, on_bad, mistakes_of);
         }
         let Classifier {
             files,
@@ -169,7 +169,7 @@ impl DefinitionSet {
             bad,
             previous_versions,
             ..
-        } = sorting;
+        } = classifier;
         Usable {
             set: self.with_contents(files).with_unusable(unusable),
             bad,
@@ -210,14 +210,14 @@ impl Classifier<'_> {
     ) {
         loop {
             let mut is_done = true;
-            for (path, reasons) in by_file(&self.unbound()) {
-                let at = |files: &[DefinitionFile]| {
+            for (path, reasons) in texts_by_file(&self.binding_mistakes()) {
+                let position_in = |files: &[DefinitionFile]| {
                     files.iter().position(|file| file.path == path && !is_file(file))
                 };
-                let was_kept = at(&self.previous_versions);
-                if let Some(index) = was_kept {
+                let previous_index = position_in(&self.previous_versions);
+                if let Some(index) = previous_index {
                     self.previous_versions.remove(index);
-                } else if let Some(index) = at(&self.files) {
+                } else if let Some(index) = position_in(&self.files) {
                     let entry = self.files.remove(index);
                     self.reject(entry, reasons);
                 } else {
@@ -227,11 +227,15 @@ impl Classifier<'_> {
                 }
                 is_done = false;
                 self.chains.forget(&path.display().to_string());
-                let keeps_last = on_bad == OnBadDefinition::KeepLast && was_kept.is_none();
+                let keeps_last = on_bad == OnBadDefinition::KeepLast && previous_index.is_none();
                 let file_in_force = in_force.iter().find(|file| keeps_last && file.path == path);
                 let last = file_in_force.filter(|last| self.take(last, mistakes_of).is_ok());
                 self.previous_versions.extend(last.cloned());
-                if let Some(bad) = self.bad.iter_mut().find(|bad| bad.path == path) {
+                if let Some(bad) = self
+                    .bad
+                    .iter_mut()
+                    .find(|bad_definition| bad_definition.path == path)
+                {
                     bad.served = last.map_or(Served::Nothing, |_| Served::LastVersion);
                 }
             }
@@ -242,7 +246,7 @@ impl Classifier<'_> {
         self.bad.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
-    fn unbound(&self) -> Mistakes {
+    fn binding_mistakes(&self) -> Mistakes {
         let mut mistakes = Mistakes::new();
         self.chains.definitions(&mut mistakes);
         mistakes
@@ -253,10 +257,10 @@ impl Classifier<'_> {
         entry: &DefinitionFile,
         mistakes_of: &dyn Fn(&ChainDefinition) -> Vec<Mistake>,
     ) -> Result<(), Mistakes> {
-        let read = self.set.reads.file(entry);
-        let mut mistakes = read.mistakes.clone();
+        let read_file = self.set.reads.file(entry);
+        let mut mistakes = read_file.mistakes.clone();
         self.chains
-            .add_all(read.definitions.iter().flatten(), &mut mistakes);
+            .add_all(read_file.definitions.iter().flatten(), &mut mistakes);
         let file = entry.path.display().to_string();
         mistakes.extend(self.chains.of_file(&file).flat_map(mistakes_of));
         if !mistakes.is_empty() {
@@ -343,10 +347,10 @@ impl Usable {
         });
         // Another entry may depend on the entry that was just set aside. For example, a constraint cannot be used
         // without its template. Such an entry is set aside too.
-        let unbound = by_file(&self.served().definitions().err().unwrap_or_default())
+        let unbound_entry = texts_by_file(&self.served().definitions().err().unwrap_or_default())
             .into_iter()
             .find(|(path, _)| self.is_served_entry(path));
-        if let Some((path, reasons)) = unbound {
+        if let Some((path, reasons)) = unbound_entry {
             self.set_aside(&path, reasons, is_transient, (in_force, on_bad));
         }
     }
@@ -375,18 +379,18 @@ fn texts(mistakes: &Mistakes) -> Vec<String> {
     mistakes.iter().map(ToString::to_string).collect()
 }
 
-fn by_file(mistakes: &Mistakes) -> BTreeMap<PathBuf, Vec<String>> {
+fn texts_by_file(mistakes: &Mistakes) -> BTreeMap<PathBuf, Vec<String>> {
     let mut files: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
     for mistake in mistakes {
-        let of_file = files.entry(PathBuf::from(&mistake.location.file)).or_default();
-        of_file.push(mistake.to_string());
+        let file_mistakes = files.entry(PathBuf::from(&mistake.location.file)).or_default();
+        file_mistakes.push(mistake.to_string());
     }
     files
 }
 
 pub(crate) fn id_of(set: &DefinitionSet, entry: &DefinitionFile) -> Option<DefinitionId> {
-    let read = set.reads.file(entry);
-    let mut definitions = set.reads.definitions([&*read]).into_iter();
+    let read_file = set.reads.file(entry);
+    let mut definitions = set.reads.definitions([&*read_file]).into_iter();
     let id = definitions.next().map(|definition| definition.id);
     id.or_else(|| entry.expected_id.clone())
 }

@@ -127,27 +127,27 @@ struct MeasuredCall<T> {
 
 impl<T> MeasuredCall<T> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<T> {
-        let begun = (self.has_yielded || self.is_suspected).then(thread_time);
-        let output = self.call.as_mut().poll(context);
-        if let Some(begun) = begun {
-            let used = thread_time().saturating_sub(begun);
-            if self.has_yielded || used >= SUSPICIOUS {
-                self.spent += used;
+        let start = (self.has_yielded || self.is_suspected).then(thread_time);
+        let polled = self.call.as_mut().poll(context);
+        if let Some(start_time) = start {
+            let elapsed = thread_time().saturating_sub(start_time);
+            if self.has_yielded || elapsed >= SUSPICIOUS {
+                self.spent += elapsed;
             }
         }
         self.has_yielded = true;
-        output
+        polled
     }
 
     /// Polls the call on a serving thread. Returns `None` if the call must continue on a thread for long work.
     fn begin(&mut self, context: &mut Context<'_>, predictor: &LongCallPredictor) -> Poll<Option<T>> {
-        let around = MOBILITY.replace(Mobility::Movable);
-        let begun = (!self.has_yielded).then(Instant::now);
+        let outer_mobility = MOBILITY.replace(Mobility::Movable);
+        let start = (!self.has_yielded).then(Instant::now);
         let polled = self.poll(context);
-        if begun.is_some_and(|begun| begun.elapsed() >= SUSPICIOUS) {
+        if start.is_some_and(|start| start.elapsed() >= SUSPICIOUS) {
             predictor.is_suspected.store(true, Ordering::Relaxed);
         }
-        if MOBILITY.replace(around) == Mobility::Moving {
+        if MOBILITY.replace(outer_mobility) == Mobility::Moving {
             self.spent = self.spent.max(LONG);
         }
         match polled {
@@ -185,13 +185,13 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCall
         }
     }
     call.is_suspected = true;
-    let rest = async move {
+    let remaining_call = async move {
         (
             long_polls(poll_fn(|context| call.poll(context))).await,
             call.is_long(),
         )
     };
-    let task = threads_for_long_work().spawn(with_current_notes(rest).in_current_span());
+    let task = threads_for_long_work().spawn(with_current_notes(remaining_call).in_current_span());
     let _abort = Abort(task.abort_handle());
     match task.await {
         Ok((output, is_long)) => {
@@ -222,8 +222,8 @@ mod tests {
     fn call(ticks: u32) -> LongCall<String> {
         Box::pin(async move {
             for _ in 0..ticks {
-                let begun = thread_time();
-                while thread_time() < begun + LONG {}
+                let start = thread_time();
+                while thread_time() < start + LONG {}
                 task::yield_now().await;
             }
             current().name().unwrap_or_default().to_owned()
@@ -238,13 +238,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_call_moves_to_another_thread_and_the_next_calls_begin_there() {
-        let here = current().name().unwrap_or_default().to_owned();
+        let test_thread = current().name().unwrap_or_default().to_owned();
         let predictor = LongCallPredictor::default();
-        let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];
+        let first = [
+            (0, test_thread.as_str()),
+            (1, &test_thread),
+            (2, "long-work"),
+            (3, "long-work"),
+        ];
         // The last of the calls in `first` is long. So the next `CALLS_AFTER_LONG_CALL` calls begin on a thread for
         // long work, although these calls are short. After them, calls begin on the test's thread again.
         let short = std::iter::repeat_n((0, "long-work"), usize::from(CALLS_AFTER_LONG_CALL));
-        let next = [(0, here.as_str()), (2, "long-work")];
+        let next = [(0, test_thread.as_str()), (2, "long-work")];
         for (ticks, thread) in first.into_iter().chain(short).chain(next) {
             assert_eq!(run_long(call(ticks), &predictor).await, thread, "{ticks}");
         }
@@ -252,19 +257,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_moves_to_another_thread_before_it_computes_for_long() {
-        let thread = || current().name().unwrap_or_default().to_owned();
-        let here = thread();
-        for (bytes, expected) in [(SMALL, here.as_str()), (SMALL + 1, "long-work")] {
+        let thread_name = || current().name().unwrap_or_default().to_owned();
+        let test_thread = thread_name();
+        for (bytes, expected) in [(SMALL, test_thread.as_str()), (SMALL + 1, "long-work")] {
             let call: LongCall<_> = Box::pin(async move {
                 move_if_long(bytes).await;
                 // The outer call runs an inner call. Afterwards, the outer call must be able to move to another thread
                 // if it was able to do so before the inner call.
-                let inner = run_long(Box::pin(async move { thread() }), &LongCallPredictor::default()).await;
+                let inner_thread = run_long(
+                    Box::pin(async move { thread_name() }),
+                    &LongCallPredictor::default(),
+                )
+                .await;
                 move_if_long(bytes).await;
-                (thread() == inner, inner)
+                (thread_name() == inner_thread, inner_thread)
             });
-            let ended = run_long(call, &LongCallPredictor::default()).await;
-            assert_eq!(ended, (true, expected.to_owned()), "{bytes}");
+            let output = run_long(call, &LongCallPredictor::default()).await;
+            assert_eq!(output, (true, expected.to_owned()), "{bytes}");
         }
         assert!(!is_call_movable());
         move_to_long_work_thread().await;
@@ -272,14 +281,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_computes_for_long_without_yielding_is_noticed() {
-        let here = current().name().unwrap_or_default().to_owned();
+        let test_thread = current().name().unwrap_or_default().to_owned();
         let predictor = LongCallPredictor::default();
         // The first call computes for so long without yielding that it becomes suspicious. So the second call is
         // measured from its beginning, and counts as long. The next calls begin on a thread for long work.
-        for thread in [here.as_str(), &here, "long-work", "long-work"] {
+        for thread in [test_thread.as_str(), &test_thread, "long-work", "long-work"] {
             let call: LongCall<_> = Box::pin(async {
-                let begun = thread_time();
-                while thread_time() < begun + SUSPICIOUS {}
+                let start = thread_time();
+                while thread_time() < start + SUSPICIOUS {}
                 current().name().unwrap_or_default().to_owned()
             });
             assert_eq!(run_long(call, &predictor).await, thread);
@@ -298,14 +307,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_dropped_call_is_aborted() {
-        let (alive, ended) = oneshot::channel::<()>();
+        let (alive, end_receiver) = oneshot::channel::<()>();
         let predictor = long();
         let call: LongCall<()> = Box::pin(async move {
             let _alive = alive;
             std::future::pending().await
         });
-        let given_up = tokio::time::timeout(Duration::ZERO, run_long(call, &predictor)).await;
-        assert!(given_up.is_err());
-        assert!(ended.await.is_err());
+        let timeout_result = tokio::time::timeout(Duration::ZERO, run_long(call, &predictor)).await;
+        assert!(timeout_result.is_err());
+        assert!(end_receiver.await.is_err());
     }
 }

@@ -55,10 +55,10 @@ async fn ask(mut stream: TcpStream, method: &str) -> String {
 }
 
 fn large_and_unfinished(path: &str, kind: &str, length: usize) -> String {
-    let sent = " ".repeat(length - 1);
+    let body_start = " ".repeat(length - 1);
     format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\nbcs-clusterid: {CLUSTER}\r\ncontent-type: {kind}\r\n\
-         content-length: {length}\r\n\r\n{sent}"
+         content-length: {length}\r\n\r\n{body_start}"
     )
 }
 
@@ -85,8 +85,8 @@ async fn unfinished_bodies_share_a_memory_limit() {
     };
     let mut reviews = Setup::new(&[]);
     reviews.config.front = Box::new(ReviewsConfig::default());
-    let behind = SimulatedDriver::start().await;
-    let behind_gateway = [(CLUSTER, &[behind.address][..])];
+    let simulated_driver = SimulatedDriver::start().await;
+    let behind_gateway = [(CLUSTER, &[simulated_driver.address][..])];
     let of_gateway = format!("{OUTER}/a");
     let (json, yaml) = ("application/json", "application/yaml");
     for (name, setup, path, kind, is_admin) in [
@@ -230,7 +230,7 @@ async fn a_body_that_arrives_too_slowly_ends_the_request_with_a_reason() {
         }
     };
     let mut reply = String::new();
-    let told = async {
+    let reply_reading = async {
         let mut part = [0; 1024];
         while !reply.contains("\r\n\r\n") {
             let read = reading.read(&mut part).await.unwrap();
@@ -238,7 +238,7 @@ async fn a_body_that_arrives_too_slowly_ends_the_request_with_a_reason() {
             reply.push_str(&String::from_utf8_lossy(&part[..read]));
         }
     };
-    soon(async { tokio::join!(told, dripping) }).await;
+    soon(async { tokio::join!(reply_reading, dripping) }).await;
     assert!(reply.starts_with("HTTP/1.1 408 "), "{reply}");
 }
 
@@ -258,23 +258,29 @@ async fn a_stalled_body_over_http2_ends_the_request_with_a_reason() {
     let mut stalled = request("PUT", APPLICATIONS, Body::from_stream(body));
     *stalled.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
     assert_eq!(soon(sender.send_request(stalled)).await.unwrap().status(), 408);
-    let mut whole = request("PUT", APPLICATIONS, application("good"));
-    *whole.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
-    assert_eq!(soon(sender.send_request(whole)).await.unwrap().status(), 200);
+    let mut complete_request = request("PUT", APPLICATIONS, application("good"));
+    *complete_request.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
+    assert_eq!(
+        soon(sender.send_request(complete_request))
+            .await
+            .unwrap()
+            .status(),
+        200
+    );
 }
 
 /// Starts an upstream with an endless reply. It reports when the driver stops reading the reply.
 async fn endless() -> (SocketAddr, mpsc::Receiver<()>) {
-    let (wanted, unwanted) = mpsc::channel::<()>(1);
+    let (stream_guard, stream_end) = mpsc::channel::<()>(1);
     let routes = Router::new().fallback(async move || {
-        let wanted = wanted.clone();
+        let guard = stream_guard.clone();
         let parts = stream::repeat_with(move || {
-            let _ = &wanted;
+            let _ = &guard;
             Ok::<_, std::io::Error>(Bytes::from_static(&[b'x'; 65536]))
         });
         Body::from_stream(parts)
     });
-    (serve(routes).await, unwanted)
+    (serve(routes).await, stream_end)
 }
 
 #[tokio::test]
@@ -309,11 +315,11 @@ async fn a_reply_that_the_client_does_not_read_is_aborted() {
         assert_eq!(response.status(), 200);
         let freed = async {
             loop {
-                let again = driver.send(request("GET", APPLICATIONS, Body::empty())).await;
-                if again.status() == 200 {
+                let retry = driver.send(request("GET", APPLICATIONS, Body::empty())).await;
+                if retry.status() == 200 {
                     return;
                 }
-                assert_eq!(again.status(), 503);
+                assert_eq!(retry.status(), 503);
             }
         };
         soon(freed).await;
@@ -465,7 +471,7 @@ async fn connections_of_one_client_do_not_lock_out_another() {
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
     let reply = ask(open.pop().unwrap(), "POST").await;
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
-    let again = async {
+    let reconnecting = async {
         loop {
             let mut stream = connect_from(LOCAL, driver.address).await;
             let head = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -479,7 +485,7 @@ async fn connections_of_one_client_do_not_lock_out_another() {
             }
         }
     };
-    soon(again).await;
+    soon(reconnecting).await;
 }
 
 #[tokio::test]
@@ -500,13 +506,13 @@ async fn webhook_servers_gateways_and_admin_ports_limit_idle_clients() {
     let mut setup = Setup::new(&[]).limits(|limits| limits.idle_timeout = SHORT);
     setup.config.front = Box::new(ReviewsConfig::default());
     let reviews = setup.start().await;
-    let behind = SimulatedDriver::start().await;
-    let gateway = gateway(&[(CLUSTER, &[behind.address])], |_| {})
+    let simulated_driver = SimulatedDriver::start().await;
+    let gateway = gateway(&[(CLUSTER, &[simulated_driver.address])], |_| {})
         .limits(|limits| limits.idle_timeout = SHORT)
         .start()
         .await;
     let applications = format!("{OUTER}/namespaces/n/applications");
-    for (what, address, path, words) in [
+    for (case, address, path, words) in [
         (
             "reviews",
             reviews.address,
@@ -535,10 +541,10 @@ async fn webhook_servers_gateways_and_admin_ports_limit_idle_clients() {
         let reply = rest(&mut stream).await;
         assert!(
             reply.starts_with("HTTP/1.1 408 ") && reply.contains(words),
-            "{what}: {reply}"
+            "{case}: {reply}"
         );
     }
-    assert!(behind.received().is_empty());
+    assert!(simulated_driver.take_requests().is_empty());
 }
 
 #[tokio::test]
@@ -546,16 +552,16 @@ async fn open_watches_and_tunnels_are_counted_apart_from_requests() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
-    let (watched, _events) = events().await;
+    let (watch_server, _events) = events().await;
     let tunnels = switching().await;
-    let has = |name: &str, value: u32| {
+    let has_metric = |name: &str, value: u32| {
         metrics
             .render()
             .contains(&format!("admittance_http_{name} {value}\n"))
     };
-    for (what, upstream, path, headers) in [
-        ("a watch", watched, "/pods?watch=true", ""),
-        ("an old watch", watched, "/api/v1/watch/pods", ""),
+    for (case, upstream, path, headers) in [
+        ("a watch", watch_server, "/pods?watch=true", ""),
+        ("an old watch", watch_server, "/api/v1/watch/pods", ""),
         (
             "a tunnel",
             tunnels,
@@ -571,13 +577,13 @@ async fn open_watches_and_tunnels_are_counted_apart_from_requests() {
         )
         .await;
         let head = until(&mut stream, "\r\n\r\n").await;
-        assert!(head.starts_with("HTTP/1.1 "), "{what}: {head}");
+        assert!(head.starts_with("HTTP/1.1 "), "{case}: {head}");
         let rendered = metrics.render();
-        assert!(has("streams_open", 1), "{what}: {rendered}");
-        assert!(!has("requests_in_flight", 1), "{what}: {rendered}");
+        assert!(has_metric("streams_open", 1), "{case}: {rendered}");
+        assert!(!has_metric("requests_in_flight", 1), "{case}: {rendered}");
         drop(stream);
         let closed = async {
-            while !has("streams_open", 0) {
+            while !has_metric("streams_open", 0) {
                 tokio::task::yield_now().await;
             }
         };

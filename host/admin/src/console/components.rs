@@ -126,30 +126,34 @@ pub(super) fn sparkline(tone: Tone, label: &str, values: &[u64]) -> Markup {
 /// Shows date and time in UTC, to the second.
 pub(super) fn moment(at: Moment) -> Markup {
     let full = at.to_string();
-    let shown = full.get(..19).unwrap_or(&full).replace('T', " ");
-    html! { (exact("", at, &shown)) " UTC" }
+    let display_text = full.get(..19).unwrap_or(&full).replace('T', " ");
+    html! { (exact("", at, &display_text)) " UTC" }
 }
 
 /// Shows a time relative to now: `5 min ago`, `in 2 h`. Hovering over it shows the exact time.
 pub(super) fn relative(at: Moment, now: Moment) -> Markup {
     match now.0.duration_since(at.0) {
-        Ok(since) => exact("relative", at, &format!("{} ago", rounded(since))),
-        Err(ahead) => exact("relative", at, &format!("in {}", rounded(ahead.duration()))),
+        Ok(since) => exact("relative", at, &format!("{} ago", rounded_duration(since))),
+        Err(ahead) => exact(
+            "relative",
+            at,
+            &format!("in {}", rounded_duration(ahead.duration())),
+        ),
     }
 }
 
 /// Shows the time since a moment: `for 5 min`.
 pub(super) fn lasting(since: Moment, now: Moment) -> Markup {
     let time = now.0.duration_since(since.0).unwrap_or_default();
-    exact("", since, &format!("for {}", rounded(time)))
+    exact("", since, &format!("for {}", rounded_duration(time)))
 }
 
-fn exact(class: &str, at: Moment, shown: &str) -> Markup {
+fn exact(class: &str, at: Moment, display_text: &str) -> Markup {
     let class = Some(class).filter(|class| !class.is_empty());
-    html! { time class=[class] datetime=(at) title=(at) { (shown) } }
+    html! { time class=[class] datetime=(at) title=(at) { (display_text) } }
 }
 
-fn rounded(duration: Duration) -> String {
+fn rounded_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -163,10 +167,10 @@ fn rounded(duration: Duration) -> String {
 pub(super) const LONGEST_TEXT: usize = 64 << 10;
 
 pub(super) fn text(text: &str) -> Markup {
-    let shown = text.get(..text.floor_char_boundary(LONGEST_TEXT)).unwrap_or(text);
+    let excerpt = text.get(..text.floor_char_boundary(LONGEST_TEXT)).unwrap_or(text);
     html! {
-        pre.wrap { (shown) }
-        @if shown.len() < text.len() {
+        pre.wrap { (excerpt) }
+        @if excerpt.len() < text.len() {
             p.hint { "This is the beginning of " (text.len() >> 10) " KiB. The commands below and the API show all of it." }
         }
     }

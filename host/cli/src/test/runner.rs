@@ -14,9 +14,9 @@ use serde_json::json;
 
 use super::{
     case::{CaseExpectation, CaseHooks, TemplateConstraints, TestCase},
-    judge::{self, UnmetExpectation},
+    comparison::{self, UnmetExpectation},
 };
-use crate::{files, host, replay, report::MismatchedChain, surroundings::SimulatedSurroundings};
+use crate::{files, host, replay, report::MismatchedChain, simulation::SimulatedSurroundings};
 
 /// Runs test cases one at a time, and keeps the tables of chains that they have used.
 pub(super) struct TestBench {
@@ -51,7 +51,7 @@ impl TestBench {
             return unrefused(constraints).into_iter().collect();
         }
         match self.admit(case).await {
-            Ok(outcome) => judge::judge(case, &outcome),
+            Ok(outcome) => comparison::judge(case, &outcome),
             Err(failure) => vec![failure],
         }
     }
@@ -61,20 +61,20 @@ impl TestBench {
         let table = built.map_err(|message| UnmetExpectation::new("hooks", message))?;
         self.surroundings.set(case.surroundings.clone());
         if !case.may_call_no_stage() && !table.chains().any(|chain| chain.matches(&case.request)) {
-            let whys = table
+            let reasons = table
                 .chains()
                 .filter_map(|chain| Some(MismatchedChain::new(chain, &case.request)?.to_string()))
                 .collect::<Vec<_>>()
                 .join("; ");
             let message =
-                format!("no chain is for the request ({whys}); if that is right, expect `stages: []`");
+                format!("no chain is for the request ({reasons}); if that is right, expect `stages: []`");
             return Err(UnmetExpectation::new("stages", message));
         }
         Ok(table.admit(case.request.clone()).await)
     }
 
     async fn table(&mut self, hooks: &CaseHooks) -> Result<Arc<Table>, String> {
-        if let Some((_, table)) = self.tables.iter().find(|(known, _)| known == hooks) {
+        if let Some((_, table)) = self.tables.iter().find(|(cached_hooks, _)| cached_hooks == hooks) {
             return table.clone();
         }
         let table = self.build(hooks).await.map_err(|error| causes::chain(&*error));
@@ -95,13 +95,13 @@ impl TestBench {
             )],
             CaseHooks::Chains(paths) => replay::load(paths, self.may_call_webhooks)?,
             CaseHooks::Constraints(constraints) => constraints.for_every_operation()?,
-            CaseHooks::Kyverno { policies, policy, .. } => enforced(policies, policy)?,
+            CaseHooks::Kyverno { policies, policy, .. } => load_enforced_policy(policies, policy)?,
         };
         let config = self.config.as_ref();
         let mut sandbox = self.surroundings.sandbox(config);
         if let CaseHooks::Kyverno { servers, .. } = hooks {
-            let listed = servers.iter().cloned().map(HttpGrant::from);
-            sandbox.policy_http = sandbox.policy_http.iter().cloned().chain(listed).collect();
+            let grants = servers.iter().cloned().map(HttpGrant::from);
+            sandbox.policy_http = sandbox.policy_http.iter().cloned().chain(grants).collect();
         }
         let builder = host::builder(config, self.store.clone())
             .sandbox(sandbox)
@@ -112,7 +112,7 @@ impl TestBench {
 
 /// Loads a Kyverno policy for a test. Even if the policy only reports violations (`Audit`), its stages deny requests
 /// with violations here, so that the test sees each violation.
-fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinition>> {
+fn load_enforced_policy(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinition>> {
     let mut chains = definitions::load(files)?;
     let names = |chain: &ChainDefinition| match chain.name.rsplit_once('/') {
         Some((_, name)) => [chain.name.clone(), name.to_owned()],
@@ -120,8 +120,12 @@ fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinitio
     };
     let is_tested = |chain: &ChainDefinition| names(chain).iter().any(|name| name == policy);
     if !chains.iter().any(is_tested) {
-        let near = did_you_mean(policy, chains.iter().flat_map(names));
-        return Err(format!("there is no policy {policy} in {}{near}", files::list(files)).into());
+        let suggestion = did_you_mean(policy, chains.iter().flat_map(names));
+        return Err(format!(
+            "there is no policy {policy} in {}{suggestion}",
+            files::list(files)
+        )
+        .into());
     }
     chains.retain(is_tested);
     for stage in chains.iter_mut().flat_map(|chain| &mut chain.stages) {

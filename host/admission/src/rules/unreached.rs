@@ -48,8 +48,8 @@ impl GroupVersionResource {
 }
 
 fn is_never_hooked(group: &str, resource: Option<&str>) -> bool {
-    NEVER_HOOKED.iter().any(|(own, resources)| {
-        group == *own && resource.is_none_or(|resource| resources.contains(&resource))
+    NEVER_HOOKED.iter().any(|(entry_group, resources)| {
+        group == *entry_group && resource.is_none_or(|resource| resources.contains(&resource))
     })
 }
 
@@ -162,34 +162,41 @@ impl Reach {
 
     /// Returns the entries of the rule's `resources` and `kinds` that match no request.
     pub fn unreached_entries(&self, rule: &Rule) -> Vec<UnreachedEntry> {
-        let Some(reached) = &self.resources else {
+        let Some(reached_resources) = &self.resources else {
             return Vec::new();
         };
-        let unreached = |field, entry: String, mut known: Vec<String>| {
-            known.sort();
-            known.dedup();
-            let all = format!("requests have {}", enumerated(&known, "and"));
-            let fix = suggestion_or(&entry, known, &all);
+        let unreached_entry = |field, entry: String, mut alternatives: Vec<String>| {
+            alternatives.sort();
+            alternatives.dedup();
+            let summary = format!("requests have {}", enumerated(&alternatives, "and"));
+            let fix = suggestion_or(&entry, alternatives, &summary);
             UnreachedEntry { field, entry, fix }
         };
         let all_patterns = rule.resources.iter();
-        let patterns = all_patterns.filter(|pattern| !reached.iter().any(|one| one.is_in(pattern)));
+        let patterns =
+            all_patterns.filter(|pattern| !reached_resources.iter().any(|resource| resource.is_in(pattern)));
         let names = || {
-            reached.iter().map(|one| match &one.subresource {
-                Some(subresource) => format!("{}/{subresource}", one.resource),
-                None => one.resource.clone(),
-            })
+            reached_resources
+                .iter()
+                .map(|resource| match &resource.subresource {
+                    Some(subresource) => format!("{}/{subresource}", resource.resource),
+                    None => resource.resource.clone(),
+                })
         };
         let mut entries: Vec<_> = patterns
-            .map(|pattern| unreached("resources", pattern.to_string(), names().collect()))
+            .map(|pattern| unreached_entry("resources", pattern.to_string(), names().collect()))
             .collect();
         // The kind of a resource is `None` if requests for it may contain objects of any kind. If there is such a
         // resource, this whole list is `None`, and no kind in the rule is reported as useless.
-        let kinds: Option<Vec<String>> = reached.iter().map(|one| one.kind.clone()).collect();
-        if let (Matcher::Only(wanted), Some(kinds)) = (&rule.kinds, kinds) {
-            let is_unreached = |wanted: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(wanted));
-            let unreached_kinds = wanted.iter().filter(is_unreached);
-            entries.extend(unreached_kinds.map(|kind| unreached("kinds", kind.clone(), kinds.clone())));
+        let kinds: Option<Vec<String>> = reached_resources
+            .iter()
+            .map(|resource| resource.kind.clone())
+            .collect();
+        if let (Matcher::Only(rule_kinds), Some(kinds)) = (&rule.kinds, kinds) {
+            let is_unreached =
+                |rule_kind: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(rule_kind));
+            let unreached_kinds = rule_kinds.iter().filter(is_unreached);
+            entries.extend(unreached_kinds.map(|kind| unreached_entry("kinds", kind.clone(), kinds.clone())));
         }
         entries
     }
@@ -359,7 +366,7 @@ mod tests {
             let unreached = reach.unreached_entries(&rule);
             let entries = unreached
                 .iter()
-                .map(|one| format!("{} {}: {}", one.field, one.entry, one.fix));
+                .map(|entry| format!("{} {}: {}", entry.field, entry.entry, entry.fix));
             assert_eq!(entries.collect::<Vec<_>>(), expected, "{rule:?}");
         }
     }

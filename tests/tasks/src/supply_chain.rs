@@ -79,17 +79,17 @@ fn is_reachable(database: &str) -> bool {
 pub(crate) fn sbom() -> Result<PathBuf, Error> {
     let program = CYCLONEDX.install()?;
     let package = root().join("host/cli");
-    let made = "admittance.cdx";
+    let stem = "admittance.cdx";
     run(Command::new(program)
         .args(["cyclonedx", "--format", "json", "--spec-version", "1.5"])
-        .args(["--override-filename", made, "--manifest-path"])
+        .args(["--override-filename", stem, "--manifest-path"])
         .arg(package.join("Cargo.toml"))
         .current_dir(root()))?;
-    let to = root().join("target/sbom").join(format!("{made}.json"));
+    let to = root().join("target/sbom").join(format!("{stem}.json"));
     create_directory(&root().join("target/sbom"))?;
     let mut members = vec![root()];
     while let Some(folder) = members.pop() {
-        take(&folder, &format!("{made}.json"), &package, &to, &mut members)?;
+        take(&folder, &format!("{stem}.json"), &package, &to, &mut members)?;
     }
     say(&format!("The bill of materials is {}", to.display()));
     Ok(to)

@@ -11,8 +11,9 @@ use crate::{ChainDefinition, Definitions, ExceptionDefinition, StageDefinition};
 /// cannot result from truncating a file, such as a different URL, do not count.
 pub(super) fn enforces_less(before: &Definitions, now: &Definitions) -> bool {
     let is_new = |exception: &ExceptionDefinition| {
-        let mut others = before.exceptions.iter();
-        !others.any(|other| other.exception == exception.exception && other.stages == exception.stages)
+        let mut old_exceptions = before.exceptions.iter();
+        !old_exceptions
+            .any(|other| other.exception == exception.exception && other.stages == exception.stages)
     };
     let chains: HashMap<_, _> = now.chains.iter().map(|chain| (id(chain), chain)).collect();
     let is_weaker = |chain: &ChainDefinition| {

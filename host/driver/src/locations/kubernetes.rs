@@ -10,7 +10,7 @@ use admittance_definitions::{
 };
 use admittance_fleet::{PolicyStore, PolicySystem};
 
-use super::{DefinitionPlace, PlaceError, PlaceRow};
+use super::{DefinitionLocation, LocationError, LocationRow};
 use crate::{Connections, FrontConfig, config::parse_lease};
 
 /// The definitions that Kubernetes stores as resources of the group `admittance.dev`, such as `admissionchains`.
@@ -28,7 +28,7 @@ impl KubernetesResources {
     pub const DEFAULT_LEASE: &str = "admittance";
 }
 
-pub(super) const ROW: PlaceRow = PlaceRow {
+pub(super) const ROW: LocationRow = LocationRow {
     key: "kubernetes",
     read: |node, sections| {
         let mut fields = node.object()?;
@@ -45,14 +45,14 @@ pub(super) const ROW: PlaceRow = PlaceRow {
     },
 };
 
-impl DefinitionPlace for KubernetesResources {
+impl DefinitionLocation for KubernetesResources {
     fn name(&self) -> String {
         "kubernetes".to_owned()
     }
 
-    fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError> {
+    fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, LocationError> {
         let (Some(cluster), Some(chains)) = (&connections.cluster, &connections.chains) else {
-            return Err(PlaceError::NoCluster);
+            return Err(LocationError::NoCluster);
         };
         let mut stores: Vec<Arc<dyn DefinitionStore>> = vec![Arc::new(chains.clone())];
         if !self.policies.is_empty() {

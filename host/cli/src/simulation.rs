@@ -169,14 +169,14 @@ impl HttpSender for SimulatedSurroundings {
 
 /// Reads a list of answers to HTTP requests. An entry of the list may also name a file with further answers.
 pub(crate) fn http_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
-    let read = |entry: &Node<'_>| {
+    let read_entry = |entry: &Node<'_>| {
         if entry.json().is_string() {
             entry.in_file(&entry.file()?, |root| root.list_of(answer))
         } else {
             Some(vec![answer(entry)?])
         }
     };
-    Some(node.list_of(read)?.concat())
+    Some(node.list_of(read_entry)?.concat())
 }
 
 fn answer(node: &Node<'_>) -> Option<HttpAnswer> {
@@ -212,8 +212,8 @@ fn http_files(paths: &[PathBuf]) -> Result<Option<Vec<HttpAnswer>>, Mistakes> {
     let mut answers = Vec::new();
     for path in paths {
         match document::read_value(path, |root| root.list_of(answer)) {
-            Ok(in_file) => answers.extend(in_file),
-            Err(found) => mistakes.extend(found),
+            Ok(file_answers) => answers.extend(file_answers),
+            Err(file_mistakes) => mistakes.extend(file_mistakes),
         }
     }
     mistakes.into_result((!paths.is_empty()).then_some(answers))

@@ -62,24 +62,24 @@ impl Partial {
     /// of the version that these bytes belong to.
     pub(super) fn content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
         let mut bytes = Vec::new();
-        let mut read = || -> io::Result<()> {
+        let mut read_bytes = || -> io::Result<()> {
             self.file.rewind()?;
             (&self.file)
                 .take(limit.saturating_add(1))
                 .read_to_end(&mut bytes)?;
             Ok(())
         };
-        read().map_err(failed(&self.path))?;
+        read_bytes().map_err(failed(&self.path))?;
         if bytes.len() as u64 > limit {
             bytes.clear();
         }
-        let recorded = self
+        let record = self
             .store
-            .sealed(StoreEntryKind::Partial, self.validator_name())
+            .read_sealed(StoreEntryKind::Partial, self.validator_name())
             .and_then(|sealed| String::from_utf8(sealed).ok());
         // If the machine crashes, the file can have gaps. The validator (`ETag`) cannot reveal them, because it only
         // identifies the version on the server. So a validator recorded before the machine's last restart is not used.
-        let validator = recorded.and_then(|text| {
+        let validator = record.and_then(|text| {
             let (boot, validator) = text.split_once(' ')?;
             (Some(boot) == boot_id().as_deref()).then(|| validator.to_owned())
         });

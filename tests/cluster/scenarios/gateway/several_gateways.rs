@@ -143,16 +143,16 @@ pub(crate) async fn gateways_survive_an_outage_of_the_database(cluster: Arc<Test
     run_command(&gateway.scene, "users create bob")
         .await
         .fails_with(&["the database of users and clusters"]);
-    let read = "admittance_gateway_accounts_last_read_successful";
+    let metric_name = "admittance_gateway_accounts_last_read_successful";
     until("the report of the problem", async || {
-        (gateway.scene.metrics().await.sum(read, &[]) == Some(0.0)).then_some(())
+        (gateway.scene.metrics().await.sum(metric_name, &[]) == Some(0.0)).then_some(())
     })
     .await;
     create("after-the-report").await;
 
     shared.server.start_again().await.unwrap();
     let back = until("the database", async || {
-        (gateway.scene.metrics().await.sum(read, &[]) == Some(1.0)).then_some(())
+        (gateway.scene.metrics().await.sum(metric_name, &[]) == Some(1.0)).then_some(())
     });
     timeout(Duration::from_secs(30), back).await.unwrap();
     run_command(&gateway.scene, "users create bob").await.succeeds();

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use admittance_bcs::stores::CustomResourceStore;
 use admittance_definitions::{DefinitionStore, document::readers};
 
-use super::{DefinitionPlace, PlaceError, PlaceRow};
+use super::{DefinitionLocation, LocationError, LocationRow};
 use crate::{Connections, config::namespace};
 
 /// The default namespace: bcs-mesos-driver keeps its definitions there.
@@ -17,7 +17,7 @@ pub struct CustomResources {
     pub namespace: String,
 }
 
-pub(super) const ROW: PlaceRow = PlaceRow {
+pub(super) const ROW: LocationRow = LocationRow {
     key: "customResources",
     read: |node, sections| {
         let mut fields = node.object()?;
@@ -28,13 +28,13 @@ pub(super) const ROW: PlaceRow = PlaceRow {
     },
 };
 
-impl DefinitionPlace for CustomResources {
+impl DefinitionLocation for CustomResources {
     fn name(&self) -> String {
         format!("customresources:{}", self.namespace)
     }
 
-    fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError> {
-        let cluster = connections.cluster.as_ref().ok_or(PlaceError::NoCluster)?;
+    fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, LocationError> {
+        let cluster = connections.cluster.as_ref().ok_or(LocationError::NoCluster)?;
         Ok(vec![Arc::new(CustomResourceStore::new(
             cluster,
             self.namespace.as_str(),

@@ -63,8 +63,8 @@ impl DescribedRequest {
                     .to_owned(),
             ));
         }
-        let read = read_review(review.text().to_owned());
-        let review = read.map_err(|error| mistake(format!("object: {error}")))?;
+        let parsed_review = read_review(review.text().to_owned());
+        let review = parsed_review.map_err(|error| mistake(format!("object: {error}")))?;
         Ok(review.request)
     }
 
@@ -86,10 +86,10 @@ impl DescribedRequest {
         };
         let mut resource = kind.guess_resource();
         let mut subresource = None;
-        if let Some(named) = &self.resource {
-            let (name, sub) = named
+        if let Some(resource_path) = &self.resource {
+            let (name, sub) = resource_path
                 .split_once('/')
-                .map_or((named.as_str(), None), |(name, sub)| (name, Some(sub)));
+                .map_or((resource_path.as_str(), None), |(name, sub)| (name, Some(sub)));
             resource.resource = name.to_owned();
             subresource = sub.map(str::to_owned);
         }
@@ -114,8 +114,8 @@ pub(crate) fn value(name: &str, value: &Value) -> Result<Value, ApiError> {
     }
 }
 
-fn object(name: &str, given: &Value) -> Result<Object, ApiError> {
-    let value = value(name, given)?;
+fn object(name: &str, input: &Value) -> Result<Object, ApiError> {
+    let value = value(name, input)?;
     Object::parse(value.to_string()).map_err(|error| mistake(format!("{name}: {error}")))
 }
 
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn missing_fields_of_a_request_are_taken_from_its_object() {
         let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: prod}\n";
-        let named = |request: &Request| {
+        let summary = |request: &Request| {
             let Request {
                 operation,
                 resource,
@@ -182,7 +182,7 @@ mod tests {
             ),
         ] {
             let request = read(described.clone()).unwrap();
-            assert_eq!(named(&request), expected, "{described}");
+            assert_eq!(summary(&request), expected, "{described}");
         }
         let request = read(json!({"object": pod, "user": "ann", "groups": ["dev"]})).unwrap();
         assert_eq!(

@@ -22,9 +22,9 @@ fn junk() -> [String; 6] {
 }
 
 fn expecting(expected: ExpectedDefinitions) -> Application {
-    let mut how = application_by("ci");
-    how.expected = expected;
-    how
+    let mut application = application_by("ci");
+    application.expected = expected;
+    application
 }
 
 /// Returns the locations of the invalid definitions, with a `+` if the previous version is in force.
@@ -33,11 +33,11 @@ fn bad(host: &Host) -> Vec<String> {
     let bad = problem.into_iter().flat_map(|problem| problem.bad_definitions);
     bad.map(|bad| {
         assert!(!bad.reasons.is_empty());
-        let kept = match bad.served {
+        let marker = match bad.served {
             Served::LastVersion => "+",
             _ => "",
         };
-        format!("{}{kept}", bad.location)
+        format!("{}{marker}", bad.location)
     })
     .collect()
 }
@@ -138,11 +138,14 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
             assert_eq!(live(&host), "4 n/x=2 !", "{text}");
             assert_eq!(memory.text("n/y"), text);
             let stored = host.definitions().await.unwrap();
-            let found = stored
+            let stored_definition = stored
                 .iter()
-                .find(|one| one.id == id("admissionwebhook/n/y"))
+                .find(|definition| definition.id == id("admissionwebhook/n/y"))
                 .unwrap();
-            assert_eq!((&found.chain, &found.text), (&None, &text));
+            assert_eq!(
+                (&stored_definition.chain, &stored_definition.text),
+                (&None, &text)
+            );
             let mended = bcs("y", "Secret", "1");
             let refused = host
                 .apply(&mended, "new", &expecting(ExpectedDefinitions::New))
@@ -220,8 +223,10 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
         (live(&host).as_str(), bad(&host)),
         ("1 n/x=1 !", vec!["memory:/a/n/y".to_owned()])
     );
-    let own = bcs("z", "Process", "1").replace(client, &plugin("/nonexistent/z.wasm"));
-    host.apply(&own, "new", &application_by("ci")).await.unwrap_err();
+    let unloadable_text = bcs("z", "Process", "1").replace(client, &plugin("/nonexistent/z.wasm"));
+    host.apply(&unloadable_text, "new", &application_by("ci"))
+        .await
+        .unwrap_err();
     host.apply(&bcs("z", "Process", "1"), "new", &application_by("ci"))
         .await
         .unwrap();
@@ -230,11 +235,11 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1 n/y=1 n/z=1");
     drop(host);
-    let kept = builder(&scene, &memory).build().await.unwrap();
+    let restarted_host = builder(&scene, &memory).build().await.unwrap();
     memory.put("n/y", &missing);
-    kept.reload().await.unwrap();
+    restarted_host.reload().await.unwrap();
     assert_eq!(
-        (live(&kept).as_str(), bad(&kept)),
+        (live(&restarted_host).as_str(), bad(&restarted_host)),
         ("3 n/x=1 n/y=1 n/z=1 !", vec!["memory:/a/n/y+".to_owned()])
     );
 }
