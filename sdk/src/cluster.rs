@@ -16,9 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::UserInfo;
 #[cfg(target_family = "wasm")]
 use crate::bindings::admittance::plugin::cluster as source;
-use crate::bindings::admittance::plugin::cluster::{
-    self as contract, Action, PageRequest, PathAction, ResourceAction,
-};
+use crate::bindings::admittance::plugin::cluster::{self as contract, Action, PageRequest, PathAction, ResourceAction};
 #[cfg(not(target_family = "wasm"))]
 use crate::testing::cluster as source;
 

@@ -112,7 +112,7 @@ pub use {schemars, serde, serde_json};
 /// The items that nearly every plugin uses: `use admittance_sdk::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Denial, Error, NoSettings, Operation, Patch, Plugin, Request, Response, SettingsErrors, log, plugin,
-        pointer, settings, view,
+        Denial, Error, NoSettings, Operation, Patch, Plugin, Request, Response, SettingsErrors, log, plugin, pointer,
+        settings, view,
     };
 }

@@ -69,12 +69,7 @@ fn object(
     Ok(merged)
 }
 
-fn array(
-    original: &[Value],
-    before: &[Value],
-    after: Vec<Value>,
-    at: &mut PointerBuf,
-) -> Result<Vec<Value>, Error> {
+fn array(original: &[Value], before: &[Value], after: Vec<Value>, at: &mut PointerBuf) -> Result<Vec<Value>, Error> {
     if original.len() != before.len() {
         return Err(Error::ListNotKept {
             pointer: at.clone(),
@@ -112,10 +107,7 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     // change as after it. Then these elements were changed in place.
     let mut from = 0;
     let mut to = 0;
-    for (old, new) in common(before, after)
-        .into_iter()
-        .chain([(before.len(), after.len())])
-    {
+    for (old, new) in common(before, after).into_iter().chain([(before.len(), after.len())]) {
         if old - from == new - to {
             for (offset, source) in sources.iter_mut().skip(to).take(new - to).enumerate() {
                 *source = Some(from + offset);
@@ -266,8 +258,8 @@ mod tests {
 
     #[test]
     fn a_list_is_an_error_if_the_type_of_the_plugin_drops_items() {
-        let error = rebase(&json!({"a": [1, 2]}), &json!({"a": [1]}), json!({"a": [1, 3]}))
-            .expect_err("it lost an element");
+        let error =
+            rebase(&json!({"a": [1, 2]}), &json!({"a": [1]}), json!({"a": [1, 3]})).expect_err("it lost an element");
         assert!(error.to_string().contains("\"/a\""), "{error}");
     }
 

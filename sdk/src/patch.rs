@@ -49,11 +49,7 @@ impl Patch {
     ///
     /// # Errors
     /// Fails if the value cannot be serialized as JSON, such as a map whose keys are not strings.
-    pub fn add(
-        &mut self,
-        path: impl AsRef<Pointer>,
-        value: &(impl Serialize + ?Sized),
-    ) -> Result<&mut Self, Error> {
+    pub fn add(&mut self, path: impl AsRef<Pointer>, value: &(impl Serialize + ?Sized)) -> Result<&mut Self, Error> {
         self.with_value("add", path.as_ref(), value)
     }
 
@@ -73,11 +69,7 @@ impl Patch {
     ///
     /// # Errors
     /// Fails if the value cannot be serialized as JSON.
-    pub fn test(
-        &mut self,
-        path: impl AsRef<Pointer>,
-        value: &(impl Serialize + ?Sized),
-    ) -> Result<&mut Self, Error> {
+    pub fn test(&mut self, path: impl AsRef<Pointer>, value: &(impl Serialize + ?Sized)) -> Result<&mut Self, Error> {
         self.with_value("test", path.as_ref(), value)
     }
 
@@ -168,10 +160,7 @@ impl Patch {
 /// Appends a string to JSON text, with quotes around it. Most strings need no escapes, and are copied as a whole.
 fn push_string(text: &mut String, string: &str) {
     text.push('"');
-    if string
-        .bytes()
-        .any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\')
-    {
+    if string.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
         for character in string.chars() {
             match character {
                 '"' => text.push_str("\\\""),

@@ -168,8 +168,7 @@ fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), SlowPa
     loop {
         if let Some(word) = bytes.get(position..).and_then(<[u8]>::first_chunk::<8>) {
             let word = u64::from_le_bytes(*word);
-            let mask =
-                zeros(word ^ u64::from_le_bytes([b'"'; 8])) | zeros(word ^ u64::from_le_bytes([b'\\'; 8]));
+            let mask = zeros(word ^ u64::from_le_bytes([b'"'; 8])) | zeros(word ^ u64::from_le_bytes([b'\\'; 8]));
             if mask == 0 {
                 position += 8;
                 continue;
@@ -237,11 +236,7 @@ impl<'de> Deserializer<'de> for &mut ReaderCursor<'de> {
 
     /// Deserializes a type with a single unnamed field. `serde_json` defines its `RawValue` as such a type, with a name
     /// that begins with `$`. A `RawValue` gets the JSON text of the value, which is not parsed.
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, SlowPath> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, SlowPath> {
         if name.starts_with('$') {
             let text = BorrowedStrDeserializer::new(self.value()?);
             return visitor.visit_map(MapDeserializer::new(iter::once((name, text))));

@@ -4,9 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use crate::bindings::admittance::plugin::types::{
-    GroupVersionKind, GroupVersionResource, Operation, UserInfo,
-};
+pub use crate::bindings::admittance::plugin::types::{GroupVersionKind, GroupVersionResource, Operation, UserInfo};
 
 use crate::bindings::admittance::plugin::types;
 use crate::error::Document;
@@ -199,9 +197,7 @@ impl Request {
             return Ok(Response::allow());
         };
         let merged = merge::rebase(&original, &before, after)?;
-        Ok(Response::patch(
-            (&json_patch::diff(&original, &merged)).try_into()?,
-        ))
+        Ok(Response::patch((&json_patch::diff(&original, &merged)).try_into()?))
     }
 
     pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, document: Document) -> Result<Option<T>, Error> {
@@ -248,11 +244,10 @@ impl<'de, T: Deserialize<'de>> View<'de> for T {}
 /// costs nothing for valid documents.
 #[cold]
 fn explain<'a, T: Deserialize<'a>>(document: Document, text: &'a str, error: &serde_json::Error) -> Error {
-    let pointer =
-        match serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(text)) {
-            Ok(_) => jsonptr::PointerBuf::new(),
-            Err(error) => pointer::from_path(error.path()),
-        };
+    let pointer = match serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(text)) {
+        Ok(_) => jsonptr::PointerBuf::new(),
+        Err(error) => pointer::from_path(error.path()),
+    };
     Error::Read {
         document,
         pointer,

@@ -143,10 +143,7 @@ mod tests {
 
     #[test]
     fn an_empty_patch_allows_the_request() {
-        assert_eq!(
-            Response::patch(Patch::new()).into_contract().verdict,
-            Verdict::Allow
-        );
+        assert_eq!(Response::patch(Patch::new()).into_contract().verdict, Verdict::Allow);
     }
 
     #[test]
@@ -165,9 +162,6 @@ mod tests {
             reason: "Forbidden".to_owned(),
             message: "no".to_owned(),
         };
-        assert_eq!(
-            Response::deny("no").into_contract().verdict,
-            Verdict::Deny(expected)
-        );
+        assert_eq!(Response::deny("no").into_contract().verdict, Verdict::Deny(expected));
     }
 }

@@ -150,9 +150,8 @@ impl std::error::Error for SettingsErrors {}
 
 fn parse<S: DeserializeOwned>(json: &str) -> Result<S, SettingsErrors> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let settings = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        SettingsErrors::one(pointer::from_path(error.path()), pointer::message(error.inner()))
-    })?;
+    let settings = serde_path_to_error::deserialize(&mut deserializer)
+        .map_err(|error| SettingsErrors::one(pointer::from_path(error.path()), pointer::message(error.inner())))?;
     deserializer
         .end()
         .map_err(|error| SettingsErrors::one(jsonptr::PointerBuf::new(), pointer::message(&error)))?;
@@ -189,12 +188,7 @@ mod tests {
                 "/names/1",
                 "invalid type: integer `5`",
             ),
-            (
-                "wrong type",
-                r#"{"required":"x"}"#,
-                "/required",
-                "invalid type: string",
-            ),
+            ("wrong type", r#"{"required":"x"}"#, "/required", "invalid type: string"),
             (
                 "out of range",
                 r#"{"required":300}"#,

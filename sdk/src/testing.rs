@@ -34,8 +34,7 @@ use serde_json::Value;
 
 use crate::bindings::admittance::plugin::types;
 use crate::{
-    Denial, Describe, Description, Error, Operation, Plugin, Request, Response, SettingsErrors, plugin,
-    sample,
+    Denial, Describe, Description, Error, Operation, Plugin, Request, Response, SettingsErrors, plugin, sample,
 };
 
 pub(crate) mod cluster;
@@ -95,12 +94,7 @@ impl RequestBuilder {
             .or(old_object.as_ref())
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
-        let text = |pointer: &str| {
-            described
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .map(str::to_owned)
-        };
+        let text = |pointer: &str| described.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let api_version = text("/apiVersion").unwrap_or_default();
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
         let kind = text("/kind").unwrap_or_default();
@@ -191,9 +185,7 @@ impl RequestBuilder {
         let mut denial = None;
         match verdict {
             types::Verdict::Allow => {}
-            types::Verdict::Replace(text) => {
-                object = Some(serde_json::from_str(&text).map_err(Error::other)?)
-            }
+            types::Verdict::Replace(text) => object = Some(serde_json::from_str(&text).map_err(Error::other)?),
             types::Verdict::Deny(why) => denial = Some(why),
             types::Verdict::Patch(text) => {
                 let operations: json_patch::Patch = serde_json::from_str(&text).map_err(Error::other)?;

@@ -37,8 +37,8 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 pub use container::{
-    Capabilities, EnvSource, EnvVar, ExecProbe, HttpProbe, KeyRef, Port, Probe, Quantities, Resources,
-    SeccompProfile, SecurityContext, TcpProbe, TextOrNumber,
+    Capabilities, EnvSource, EnvVar, ExecProbe, HttpProbe, KeyRef, Port, Probe, Quantities, Resources, SeccompProfile,
+    SecurityContext, TcpProbe, TextOrNumber,
 };
 pub use shape::{Container, ImagePullSecret, TextMap, Volume};
 
@@ -187,9 +187,7 @@ impl<'a> Workload<'a> {
             job_template,
             ..
         } = spec.unwrap_or_default();
-        let of_job = job_template
-            .and_then(|job| job.spec)
-            .and_then(|spec| spec.template);
+        let of_job = job_template.and_then(|job| job.spec).and_then(|spec| spec.template);
         let templates = [
             (pointer!["spec", "template"], direct),
             (pointer!["spec", "jobTemplate", "spec", "template"], of_job),
@@ -217,11 +215,7 @@ impl<'a> Workload<'a> {
         workload
     }
 
-    fn push(
-        &mut self,
-        (template, misspelt): (PodTemplate<'a>, Option<Misspelt>),
-        control_plane: ControlPlane,
-    ) {
+    fn push(&mut self, (template, misspelt): (PodTemplate<'a>, Option<Misspelt>), control_plane: ControlPlane) {
         if control_plane == ControlPlane::Bcs && self.misspelt.is_none() {
             self.misspelt = misspelt;
         }
@@ -234,10 +228,7 @@ impl<'a> PodTemplate<'a> {
     pub fn container_lists(&self) -> [(&'static str, &[Container<'a>]); 3] {
         [
             ("containers", self.containers.as_deref().unwrap_or_default()),
-            (
-                "initContainers",
-                self.init_containers.as_deref().unwrap_or_default(),
-            ),
+            ("initContainers", self.init_containers.as_deref().unwrap_or_default()),
             (
                 "ephemeralContainers",
                 self.ephemeral_containers.as_deref().unwrap_or_default(),

@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 
 use admittance_tests::Error;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType,
 };
 
 #[derive(Debug)]
@@ -32,9 +32,7 @@ impl TestCredentials {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "API server CA");
+        params.distinguished_name.push(DnType::CommonName, "API server CA");
         let authority = params.self_signed(&authority_key)?.pem();
         let issuer = Issuer::new(params, authority_key);
 
@@ -53,9 +51,7 @@ impl TestCredentials {
         let caller_key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "kube-apiserver");
+        params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
         let caller_certificate = params.signed_by(&caller_key, &issuer)?.pem();
 
         let accounts = KeyPair::generate()?;

@@ -84,11 +84,7 @@ impl fmt::Debug for TestCluster {
 impl TestCluster {
     /// Starts etcd and an API server, and waits until the API server is ready. Must be called on the main thread: the
     /// kernel kills both processes when the thread that started them ends.
-    pub(crate) async fn start(
-        longest_watch: Duration,
-        changes: u32,
-        outage: Duration,
-    ) -> Result<Self, Error> {
+    pub(crate) async fn start(longest_watch: Duration, changes: u32, outage: Duration) -> Result<Self, Error> {
         let directory = tempfile::Builder::new()
             .prefix("admittance-cluster-")
             .tempdir()
@@ -101,10 +97,7 @@ impl TestCluster {
         let (api_server, address) =
             with_free_ports(|[address]| start_api_server(path, store, address, authority)).await?;
         for user in ClusterUser::ALL {
-            write(
-                &kubeconfig(path, user),
-                &kubeconfig_text(address, authority, user),
-            )?;
+            write(&kubeconfig(path, user), &kubeconfig_text(address, authority, user))?;
         }
         Ok(Self {
             api_server: Mutex::new(api_server),
@@ -210,10 +203,7 @@ const TOKENS: &str = "tokens.csv";
 const AUDIT_POLICY: &str = "audit-policy.yaml";
 const AUDIT_LOG: &str = "audit.log";
 
-async fn start_etcd(
-    directory: &Path,
-    [clients, peers]: [SocketAddr; 2],
-) -> Result<(Process, SocketAddr), Error> {
+async fn start_etcd(directory: &Path, [clients, peers]: [SocketAddr; 2]) -> Result<(Process, SocketAddr), Error> {
     let (clients_url, peers_url) = (format!("http://{clients}"), format!("http://{peers}"));
     let mut etcd = Process::start(
         "etcd",
@@ -280,11 +270,7 @@ async fn start_api_server(
         identity: None,
     })?;
     let rest = UserClient::new(client, format!("https://{address}"), &ClusterUser::Admin.token());
-    let is_ready = async || {
-        rest.get("/readyz")
-            .await
-            .is_ok_and(|reply| reply.status.is_success())
-    };
+    let is_ready = async || rest.get("/readyz").await.is_ok_and(|reply| reply.status.is_success());
     api_server.until_ready(is_ready).await?;
     Ok((api_server, address))
 }

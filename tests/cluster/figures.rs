@@ -125,11 +125,7 @@ impl fmt::Display for Figures {
         )?;
         for row in &self.rows {
             let (p50, p99) = (row.percentile(50), row.percentile(99));
-            writeln!(
-                f,
-                "{:36}{p50:>7.2} ms{p99:>7.2} ms{:>14.0}/s",
-                row.title, row.rate
-            )?;
+            writeln!(f, "{:36}{p50:>7.2} ms{p99:>7.2} ms{:>14.0}/s", row.title, row.rate)?;
         }
         for watches in &self.watches {
             write!(f, "\n{watches}")?;

@@ -29,13 +29,12 @@ impl Kubelet {
             .self_signed(&key)
             .unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let config =
-            rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_no_client_auth()
-                .with_single_cert(vec![certificate.der().clone()], key)
-                .unwrap();
+        let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -129,19 +128,10 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<SpdyFram
 /// connection as one zlib stream, so the first reply on a connection (`is_first`) also has the header of the zlib
 /// stream.
 async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: bool) -> std::io::Result<()> {
-    let begin: &[u8] = if is_first {
-        b"\x78\xbb\xe3\xc6\xa7\xc2"
-    } else {
-        b""
-    };
+    let begin: &[u8] = if is_first { b"\x78\xbb\xe3\xc6\xa7\xc2" } else { b"" };
     // The reply has no headers, so only their number, zero, is compressed. An empty zlib block follows, after which
     // kubectl stops reading.
-    let block = [
-        begin,
-        b"\x00\x04\x00\xfb\xff\x00\x00\x00\x00",
-        b"\x00\x00\x00\xff\xff",
-    ]
-    .concat();
+    let block = [begin, b"\x00\x04\x00\xfb\xff\x00\x00\x00\x00", b"\x00\x00\x00\xff\xff"].concat();
     let length = u32::try_from(block.len() + 4).unwrap();
     let frame = [
         b"\x80\x03\x00\x02",
@@ -153,12 +143,7 @@ async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: b
     stream.write_all(&frame).await
 }
 
-async fn send(
-    stream: &mut (impl AsyncWrite + Unpin),
-    number: u32,
-    data: &[u8],
-    is_last: bool,
-) -> std::io::Result<()> {
+async fn send(stream: &mut (impl AsyncWrite + Unpin), number: u32, data: &[u8], is_last: bool) -> std::io::Result<()> {
     let length = u32::try_from(data.len()).unwrap() | u32::from(is_last) << 24;
     let frame = [&number.to_be_bytes()[..], &length.to_be_bytes(), data].concat();
     stream.write_all(&frame).await
@@ -208,9 +193,7 @@ async fn forward(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Re
                 accept(&mut stream, number, opened.is_empty()).await?;
                 opened.insert(number);
             }
-            SpdyFrame::Data(number, data, is_last)
-                if opened.contains(&(number.wrapping_sub(2))) && number % 4 == 3 =>
-            {
+            SpdyFrame::Data(number, data, is_last) if opened.contains(&(number.wrapping_sub(2))) && number % 4 == 3 => {
                 send(&mut stream, number, &data, is_last).await?;
                 if is_last {
                     send(&mut stream, number - 2, b"", true).await?;

@@ -83,11 +83,7 @@ struct Arguments {
 impl Arguments {
     fn scenarios(&self) -> impl Iterator<Item = &'static Scenario> {
         let is_chosen = |scenario: &&Scenario| {
-            self.names.is_empty()
-                || self
-                    .names
-                    .iter()
-                    .any(|word| scenario.name.contains(word.as_str()))
+            self.names.is_empty() || self.names.iter().any(|word| scenario.name.contains(word.as_str()))
         };
         SCENARIOS.iter().filter(is_chosen)
     }
@@ -171,10 +167,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         println!("  {name}");
     }
     if let Some(cluster) = Arc::get_mut(&mut cluster) {
-        println!(
-            "The logs of the API server are in {}",
-            cluster.keep_files().display()
-        );
+        println!("The logs of the API server are in {}", cluster.keep_files().display());
     }
     Ok(ExitCode::FAILURE)
 }

@@ -62,11 +62,7 @@ async fn end(mut program: Admittance) {
 
 /// Returns a Pod of 1.6 kB. The chain denies it if the number is divisible by ten.
 fn large_pod(number: usize) -> Value {
-    let image = if number.is_multiple_of(10) {
-        "bad"
-    } else {
-        GOOD_IMAGE
-    };
+    let image = if number.is_multiple_of(10) { "bad" } else { GOOD_IMAGE };
     let mut pod = pod(&format!("pod-{number}"), image);
     let variables = (0..40).map(|variable| json!({"name": format!("V{variable}"), "value": "some value"}));
     pod["spec"]["containers"][0]["env"] = variables.collect();

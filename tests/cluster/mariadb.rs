@@ -47,8 +47,7 @@ impl ClusterMariaDb {
         let file = statements_file(directory);
         fs::write(&file, statements).map_err(Error::io(file.display().to_string()))?;
         let (process, address) =
-            with_free_ports(|[address]| async move { Ok((started(directory, address).await?, address)) })
-                .await?;
+            with_free_ports(|[address]| async move { Ok((started(directory, address).await?, address)) }).await?;
         Ok(Self {
             process,
             address,

@@ -28,12 +28,7 @@ impl UserClient {
         self.send(Method::POST, path, Some(object)).await
     }
 
-    pub(crate) async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        object: Option<&Value>,
-    ) -> Result<Reply, Error> {
+    pub(crate) async fn send(&self, method: Method, path: &str, object: Option<&Value>) -> Result<Reply, Error> {
         let url = format!("{}{path}", self.url);
         let request = Request::builder()
             .method(method)

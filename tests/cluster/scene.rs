@@ -54,12 +54,7 @@ impl Scene {
         Self::with_dialect(cluster, json!({"kubernetes": {}}), more, chains).await
     }
 
-    pub(crate) async fn with_dialect(
-        cluster: Arc<TestCluster>,
-        dialect: Value,
-        more: Value,
-        chains: &[Value],
-    ) -> Self {
+    pub(crate) async fn with_dialect(cluster: Arc<TestCluster>, dialect: Value, more: Value, chains: &[Value]) -> Self {
         let mut config = json!({
             "dialect": dialect,
             "listen": {"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}},
@@ -117,10 +112,7 @@ impl Scene {
     pub(crate) async fn start_replica(&self, store: impl AsRef<Path>) -> Admittance {
         let serve = Serve::new(self.path("admittance.yaml")).unwrap().store(store);
         let program = serve.start().await.unwrap();
-        until("the replica is ready", async || {
-            program.is_ready().await.then_some(())
-        })
-        .await;
+        until("the replica is ready", async || program.is_ready().await.then_some(())).await;
         program
     }
 
@@ -244,15 +236,12 @@ impl Scene {
 
     pub(crate) async fn reviews(&self) -> f64 {
         let metrics = self.program.as_ref().unwrap().metrics().await.unwrap();
-        metrics
-            .sum("admittance_http_requests_total", &[])
-            .unwrap_or_default()
+        metrics.sum("admittance_http_requests_total", &[]).unwrap_or_default()
     }
 
     /// Registers a webhook of the server, and waits until the API server calls it.
     pub(crate) async fn register(&self, registration: &Registration) {
-        self.register_trusting(registration, &self.authority("certs"))
-            .await;
+        self.register_trusting(registration, &self.authority("certs")).await;
     }
 
     pub(crate) async fn register_trusting(&self, registration: &Registration, ca_bundle: &[u8]) {
@@ -319,15 +308,8 @@ impl Scene {
 
     /// Runs kubectl with this object on its standard input, from which `-f -` reads.
     pub(crate) async fn with(&self, arguments: &[&str], object: &Value) -> KubectlOutput {
-        let arguments: Vec<_> = arguments
-            .iter()
-            .copied()
-            .chain(self.namespace_option(object))
-            .collect();
-        self.kubectl
-            .run_with(&arguments, &object.to_string())
-            .await
-            .unwrap()
+        let arguments: Vec<_> = arguments.iter().copied().chain(self.namespace_option(object)).collect();
+        self.kubectl.run_with(&arguments, &object.to_string()).await.unwrap()
     }
 
     fn namespace_option(&self, object: &Value) -> impl Iterator<Item = &str> {

@@ -71,9 +71,7 @@ fn blocks_per_request(label: &str, config: &Path, request: &[u8]) -> u64 {
             host = host.definitions(chain);
         }
         let host = host.build().await.unwrap();
-        Driver::bind(config, Connections::default(), host, None)
-            .await
-            .unwrap()
+        Driver::bind(config, Connections::default(), host, None).await.unwrap()
     });
     let address = driver.address();
     let shutdown = Shutdown::default();

@@ -34,11 +34,7 @@ impl MeasuredConnection {
             self.stream.write_all(request).unwrap();
             let length = read_message(&mut self.stream, &mut self.buffer).unwrap();
             let reply = self.buffer.get(..length).unwrap();
-            assert!(
-                reply.starts_with(b"HTTP/1.1 200"),
-                "{}",
-                String::from_utf8_lossy(reply)
-            );
+            assert!(reply.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(reply));
         }
     }
 }
@@ -82,8 +78,7 @@ fn content_length(head: &[u8]) -> usize {
     let head = std::str::from_utf8(head).unwrap();
     let value = head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length")
-            .then_some(value.trim())
+        name.eq_ignore_ascii_case("content-length").then_some(value.trim())
     });
     value.map_or(0, |value| value.parse().unwrap())
 }

@@ -76,8 +76,7 @@ fn configure_webhook(directory: &Path) -> std::path::PathBuf {
     });
     fs::write(directory.join("chain.yaml"), chain.to_string()).unwrap();
     let path = directory.join("webhook.yaml");
-    let config =
-        "listen: { address: '127.0.0.1:0' }\ndialect: { kubernetes: {} }\ndefinitions: [chain.yaml]\n";
+    let config = "listen: { address: '127.0.0.1:0' }\ndialect: { kubernetes: {} }\ndefinitions: [chain.yaml]\n";
     fs::write(&path, config).unwrap();
     path
 }

@@ -66,10 +66,7 @@ fn count_by_name(trace: &Path) -> BTreeMap<String, u64> {
     // call's name, so it is not counted. Calls of `clock_nanosleep` are not counted either: the sandbox's timer calls
     // it all the time, and how often it does so depends on the machine's speed.
     for line in fs::read_to_string(trace).unwrap().lines() {
-        let call = line
-            .split_whitespace()
-            .nth(1)
-            .and_then(|call| call.split_once('('));
+        let call = line.split_whitespace().nth(1).and_then(|call| call.split_once('('));
         if let Some((name, _)) = call
             && name != "clock_nanosleep"
         {

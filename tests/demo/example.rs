@@ -159,15 +159,11 @@ impl ExampleRequest {
                     .iter()
                     .map(|(pointer, _)| (*pointer, text_at(pointer)))
                     .collect();
-                let is_expected = expected
-                    .iter()
-                    .all(|(pointer, text)| text_at(pointer) == Some(*text));
+                let is_expected = expected.iter().all(|(pointer, text)| text_at(pointer) == Some(*text));
                 if is_expected && status == 200 {
                     Ok(())
                 } else {
-                    Err(format!(
-                        "the upstream got {actual_texts:?}, the status is {status}"
-                    ))
+                    Err(format!("the upstream got {actual_texts:?}, the status is {status}"))
                 }
             }
             (ExpectedReply::Unchanged, [request]) => {

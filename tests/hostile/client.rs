@@ -21,10 +21,7 @@ pub(crate) struct Latency {
 impl Latency {
     pub(crate) fn at(&self, percent: usize) -> Duration {
         let last = self.sorted.len().saturating_sub(1);
-        self.sorted
-            .get(last * percent / 100)
-            .copied()
-            .unwrap_or(Duration::MAX)
+        self.sorted.get(last * percent / 100).copied().unwrap_or(Duration::MAX)
     }
 }
 
@@ -83,13 +80,7 @@ impl Latency {
     }
 }
 
-async fn on_new_connection(
-    url: &str,
-    method: &str,
-    path: &str,
-    headers: &str,
-    body: &str,
-) -> Result<(), String> {
+async fn on_new_connection(url: &str, method: &str, path: &str, headers: &str, body: &str) -> Result<(), String> {
     let address = url.trim_start_matches("http://");
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}",

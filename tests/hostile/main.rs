@@ -109,12 +109,7 @@ async fn run(arguments: &Arguments, attackers: &Handle) -> Result<bool, Error> {
     Ok(is_good)
 }
 
-async fn run_attack(
-    attack: &Attack,
-    arguments: &Arguments,
-    store: &Path,
-    attackers: &Handle,
-) -> Result<bool, Error> {
+async fn run_attack(attack: &Attack, arguments: &Arguments, store: &Path, attackers: &Handle) -> Result<bool, Error> {
     let mut scene = HostileScene::start(attack, store, attackers).await?;
     let time = Duration::from_secs(arguments.seconds);
     scene.prepare(attack).await?;
@@ -122,9 +117,7 @@ async fn run_attack(
     let quiet = scene.measure(time / 2).await?;
     let before = scene.memory()?;
     let limit = before + (arguments.memory << 20);
-    let (attacked, memory, outcome) = scene
-        .measure_during(attack, arguments.clients, time, limit)
-        .await?;
+    let (attacked, memory, outcome) = scene.measure_during(attack, arguments.clients, time, limit).await?;
     let Some(attacked) = attacked else {
         println!(
             "{:<26} the program used {} MiB, and was killed",

@@ -8,8 +8,7 @@ use std::{
 };
 
 use admittance_tests::{
-    ATTACKING_SEND_BUFFER, Admittance, Artifacts, Client, EndlessReply, Error, FakeUpstream, Serve,
-    TunnelFlood,
+    ATTACKING_SEND_BUFFER, Admittance, Artifacts, Client, EndlessReply, Error, FakeUpstream, Serve, TunnelFlood,
 };
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -81,9 +80,7 @@ impl HostileScene {
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
         let chains = directory.path().join("chains");
         std::fs::create_dir(&chains).map_err(Error::io("a directory for definitions"))?;
-        let silent = TcpListener::bind("127.0.0.1:0")
-            .await
-            .map_err(Error::io("listening"))?;
+        let silent = TcpListener::bind("127.0.0.1:0").await.map_err(Error::io("listening"))?;
         let address = silent.local_addr().map_err(Error::io("an address"))?;
         let (informational, serving) = informational::serve(attackers).await?;
         let guest = Artifacts::find()?.component("guest-misbehaves")?;
@@ -110,8 +107,7 @@ impl HostileScene {
             }
             Means::Expressions(hook) => text += &chain("attacked", hook, "timeout: 250ms"),
             Means::SilentWebhook => {
-                let webhook =
-                    format!("webhook: {{ protocol: AdmissionReview, url: \"https://{address}/\" }}");
+                let webhook = format!("webhook: {{ protocol: AdmissionReview, url: \"https://{address}/\" }}");
                 text += &chain("attacked", &webhook, "mode: Audit");
             }
             Means::Informational(AttackServer::Webhook) => {
@@ -262,13 +258,7 @@ impl HostileScene {
                 return Ok(());
             }
             Means::Tunnel(reply) => {
-                let attacking = flood(
-                    self.admin.clone(),
-                    self.address(),
-                    *reply,
-                    clients,
-                    outcomes.clone(),
-                );
+                let attacking = flood(self.admin.clone(), self.address(), *reply, clients, outcomes.clone());
                 attackers.spawn_on(attacking, &self.attackers);
                 return Ok(());
             }
@@ -314,9 +304,7 @@ impl HostileScene {
             return Ok(());
         };
         let client = Client::new()?;
-        let url = self
-            .program
-            .url(&format!("{}{}", self.api, applications("attacked")));
+        let url = self.program.url(&format!("{}{}", self.api, applications("attacked")));
         for _ in 0..count {
             let request = Request::post(&url)
                 .header(CONTENT_TYPE, "application/json")
@@ -331,11 +319,7 @@ impl HostileScene {
 
     fn calling(&self, call: &AttackCall, clients: usize, outcomes: &Outcomes, attackers: &mut JoinSet<()>) {
         for _ in 0..clients {
-            let (url, call, outcomes) = (
-                format!("{}{}", self.admin, call.path),
-                call.clone(),
-                outcomes.clone(),
-            );
+            let (url, call, outcomes) = (format!("{}{}", self.admin, call.path), call.clone(), outcomes.clone());
             let calling = async move {
                 let Ok(client) = Client::attacking() else { return };
                 loop {
@@ -365,9 +349,7 @@ impl HostileScene {
     ) -> Result<(), Error> {
         for _ in 0..clients {
             let (client, outcomes) = (Client::attacking()?, outcomes.clone());
-            let url = self
-                .program
-                .url(&format!("{}{}", self.api, applications("attacked")));
+            let url = self.program.url(&format!("{}{}", self.api, applications("attacked")));
             let body = application("attacked", filler);
             let creating = async move {
                 loop {
@@ -569,9 +551,7 @@ impl Outcomes {
 }
 
 fn outcome(status: u16, text: &str) -> String {
-    let failure = text
-        .split_once("failed (")
-        .and_then(|(_, rest)| rest.split_once(')'));
+    let failure = text.split_once("failed (").and_then(|(_, rest)| rest.split_once(')'));
     match failure {
         Some((failure, _)) => failure.to_owned(),
         None if status == 200 => "allowed".to_owned(),

@@ -68,10 +68,7 @@ impl TunnelFlood {
             ("bcs-api-tunnel-module", "kubeagent"),
             ("bcs-api-tunnel-clusterid", &self.cluster),
             ("bcs-api-tunnel-token", &self.register_token),
-            (
-                "bcs-api-tunnel-params",
-                &BASE64_STANDARD.encode(params.to_string()),
-            ),
+            ("bcs-api-tunnel-params", &BASE64_STANDARD.encode(params.to_string())),
         ] {
             let value = value.parse().map_err(|error| invalid(&error))?;
             request.headers_mut().insert(name, value);
@@ -83,9 +80,7 @@ impl TunnelFlood {
             socket.connect(address).await
         };
         let stream = connecting.await.map_err(Error::io("connecting to the gateway"))?;
-        let (socket, _) = client_async(request, stream)
-            .await
-            .map_err(|error| invalid(&error))?;
+        let (socket, _) = client_async(request, stream).await.map_err(|error| invalid(&error))?;
         let (mut sink, mut stream) = socket.split();
         let (frames, mut queued) = mpsc::channel(16);
         let mut connections: HashMap<i64, WriteHalf<DuplexStream>> = HashMap::new();
@@ -138,12 +133,7 @@ impl TunnelFlood {
         opening.await.map_err(Error::io("opening a watch"))
     }
 
-    fn serve(
-        &self,
-        connection: i64,
-        acceptor: TlsAcceptor,
-        frames: mpsc::Sender<Bytes>,
-    ) -> WriteHalf<DuplexStream> {
+    fn serve(&self, connection: i64, acceptor: TlsAcceptor, frames: mpsc::Sender<Bytes>) -> WriteHalf<DuplexStream> {
         let (near, far) = tokio::io::duplex(64 << 10);
         let (mut reader, writer) = tokio::io::split(near);
         tokio::spawn(self.reply.send(acceptor, far));
@@ -190,10 +180,8 @@ impl EndlessReply {
 
 fn server() -> Result<(TlsAcceptor, String), Error> {
     let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
-    let certified =
-        rcgen::generate_simple_self_signed(["kubernetes".to_owned()]).map_err(|error| invalid(&error))?;
-    let key =
-        PrivateKeyDer::try_from(certified.signing_key.serialize_der()).map_err(|error| invalid(&error))?;
+    let certified = rcgen::generate_simple_self_signed(["kubernetes".to_owned()]).map_err(|error| invalid(&error))?;
+    let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).map_err(|error| invalid(&error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -21,9 +21,7 @@ impl Artifacts {
     /// Finds the target directory of Cargo that contains the running program.
     pub fn find() -> Result<Self, Error> {
         let program = env::current_exe().map_err(Error::io("the path of this program"))?;
-        let target = program
-            .ancestors()
-            .find(|folder| folder.join("CACHEDIR.TAG").exists());
+        let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
         let profile = program.ancestors().find(|folder| folder.parent() == target);
         match (target, profile) {
             (Some(target), Some(profile)) => Ok(Self {
@@ -62,10 +60,7 @@ impl Artifacts {
 
     fn module(&self, target: &str, name: &str) -> Result<PathBuf, Error> {
         require_existing(
-            self.target
-                .join(target)
-                .join("plugin")
-                .join(format!("{name}.wasm")),
+            self.target.join(target).join("plugin").join(format!("{name}.wasm")),
             "cargo task plugins --guests",
         )
     }

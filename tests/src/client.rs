@@ -58,11 +58,7 @@ impl Client {
 
     /// Returns a client for plain HTTP whose send buffer is [`ATTACKING_SEND_BUFFER`].
     pub fn attacking() -> Result<Self, Error> {
-        Self::connecting(
-            Version::HTTP_11,
-            ClientTrust::default(),
-            Some(ATTACKING_SEND_BUFFER),
-        )
+        Self::connecting(Version::HTTP_11, ClientTrust::default(), Some(ATTACKING_SEND_BUFFER))
     }
 
     /// Returns a client for HTTP and HTTPS.
@@ -76,8 +72,7 @@ impl Client {
     }
 
     fn connecting(best: Version, trust: ClientTrust<'_>, send_buffer: Option<u32>) -> Result<Self, Error> {
-        let invalid =
-            |error: &dyn std::fmt::Display| Error::Invalid(format!("the client's certificates: {error}"));
+        let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("the client's certificates: {error}"));
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(trust.authorities.as_bytes()) {
             let certificate = certificate.map_err(|error| invalid(&error))?;
@@ -90,8 +85,7 @@ impl Client {
         let config = match trust.identity {
             None => builder.with_no_client_auth(),
             Some((certificates, key)) => {
-                let chain: Result<Vec<_>, _> =
-                    CertificateDer::pem_slice_iter(certificates.as_bytes()).collect();
+                let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates.as_bytes()).collect();
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| invalid(&error))?;
                 builder
                     .with_client_auth_cert(chain.map_err(|error| invalid(&error))?, key)

@@ -65,11 +65,7 @@ mod tests {
     }
 
     fn verdict(ratios: [f64; 12]) -> BuildVerdict {
-        let this: Vec<f64> = other()
-            .iter()
-            .zip(ratios)
-            .map(|(rate, ratio)| rate * ratio)
-            .collect();
+        let this: Vec<f64> = other().iter().zip(ratios).map(|(rate, ratio)| rate * ratio).collect();
         BuildComparison::from_rounds(&this, &other()).unwrap().verdict()
     }
 

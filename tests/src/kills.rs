@@ -100,33 +100,23 @@ impl Kills {
                 KillMoment::Start => result.longest_start.max(Duration::from_millis(100)),
             };
             let delay = limit.mul_f64(rng.f64());
-            let is_acknowledged = scene
-                .interrupt(&mut program, moment, applied_generation, delay)
-                .await?;
+            let is_acknowledged = scene.interrupt(&mut program, moment, applied_generation, delay).await?;
             let started = Instant::now();
             program = scene.start().await?;
             result.longest_start = result.longest_start.max(started.elapsed());
             let live_generation = scene.generation(&program).await?;
             let live_before = live;
             match live_generation {
-                Ok(actual) if actual == applied_generation || (actual == live && !is_acknowledged) => {
-                    live = actual
-                }
+                Ok(actual) if actual == applied_generation || (actual == live && !is_acknowledged) => live = actual,
                 Ok(actual) => result.problems.push(format!(
                     "generation {actual} after {live}, while {applied_generation} was applied{}",
-                    if is_acknowledged {
-                        " and said to be live"
-                    } else {
-                        ""
-                    }
+                    if is_acknowledged { " and said to be live" } else { "" }
                 )),
                 Err(problem) => result.problems.push(problem),
             }
             let status = program.status().await?;
             if let Some(problem) = status.get("problem") {
-                result
-                    .problems
-                    .push(format!("a problem after the restart: {problem}"));
+                result.problems.push(format!("a problem after the restart: {problem}"));
             }
             match moment {
                 KillMoment::New => result.new_module_kills += 1,
@@ -138,9 +128,7 @@ impl Kills {
             newest = newest.max(live);
             progress(
                 round,
-                &format!(
-                    "{moment:?}, after {delay:.1?}: {live_before} -> {applied_generation}, live is {live}"
-                ),
+                &format!("{moment:?}, after {delay:.1?}: {live_before} -> {applied_generation}, live is {live}"),
             );
         }
         Ok(result)
@@ -288,8 +276,7 @@ fn generation(answer: &Value) -> Result<u32, String> {
     for chain in CHAINS {
         for (stage, beyond) in [("fetched", 0), ("filed", 500_000)] {
             let annotation = |prefix| annotations.get(&format!("{prefix}/{chain}-{stage}"));
-            let generation =
-                annotation(crate::guest_names::GENERATION_OF).and_then(|text| text.parse::<u32>().ok());
+            let generation = annotation(crate::guest_names::GENERATION_OF).and_then(|text| text.parse::<u32>().ok());
             let version = annotation(crate::guest_names::VERSION_OF).and_then(|name| Versions::number(name));
             let (Some(generation), Some(version)) = (generation, version) else {
                 return Err(format!("{stage} of {chain} was not called: {annotations:?}"));
@@ -324,9 +311,7 @@ mod tests {
             json!({"data": {"metadata": {"annotations": annotations}}})
         };
         assert_eq!(generation(&answer(|_| (7, 7))), Ok(7));
-        for mixed in
-            [|index| (index as u32, index as u32), |_| (7_u32, 8_u32)] as [fn(usize) -> (u32, u32); 2]
-        {
+        for mixed in [|index| (index as u32, index as u32), |_| (7_u32, 8_u32)] as [fn(usize) -> (u32, u32); 2] {
             assert!(generation(&answer(mixed)).is_err_and(|problem| problem.contains("a mix")));
         }
         assert!(generation(&json!({"data": {"metadata": {"annotations": {}}}})).is_err());

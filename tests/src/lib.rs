@@ -44,8 +44,7 @@ pub use module_server::{ModuleServer, ServerIdentity};
 pub use program::{Admittance, FinishedProgram, Mark, POLL, finish, resident_memory};
 pub use review::review_of_pod;
 pub use scheduler::{
-    MesosCluster, ObjectKey, Scheduler, SchedulerKind, SchedulerRequest, SchedulerTls, SchedulerVerb,
-    StateWrite,
+    MesosCluster, ObjectKey, Scheduler, SchedulerKind, SchedulerRequest, SchedulerTls, SchedulerVerb, StateWrite,
 };
 pub use serve::Serve;
 pub use swaps::{SwapResult, Swaps};

@@ -141,11 +141,9 @@ async fn send(client: Client, connection: usize, shared: Arc<SharedLoad>, counts
                 status => Err(format!("the status {status}: {}", reply.text())),
             };
             match version? {
-                version if version < oldest => Err(format!(
-                    "{} after {}",
-                    Versions::name(version),
-                    Versions::name(oldest)
-                )),
+                version if version < oldest => {
+                    Err(format!("{} after {}", Versions::name(version), Versions::name(oldest)))
+                }
                 version => Ok(version),
             }
         });

@@ -65,12 +65,7 @@ pub(crate) async fn until_logged(
     let mut read_count = from;
     let mut matching_line = None;
     let wait = log.wait_for(|log| {
-        matching_line = log
-            .lines
-            .iter()
-            .skip(read_count)
-            .find(|line| condition(line))
-            .cloned();
+        matching_line = log.lines.iter().skip(read_count).find(|line| condition(line)).cloned();
         read_count = log.lines.len();
         matching_line.is_some() || log.has_ended
     });

@@ -8,8 +8,7 @@ impl ScrapedMetrics {
         let mut values = self.0.lines().filter_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;
             let (series_name, series_labels) = series.split_once('{').unwrap_or((series, ""));
-            let has_label =
-                |(key, value): &(&str, &str)| series_labels.contains(&format!("{key}=\"{value}\""));
+            let has_label = |(key, value): &(&str, &str)| series_labels.contains(&format!("{key}=\"{value}\""));
             (series_name == name && labels.iter().all(has_label)).then(|| value.parse::<f64>().ok())?
         });
         let first = values.next()?;
@@ -27,8 +26,7 @@ mod tests {
 
     #[test]
     fn metrics_are_summed_over_matching_series() {
-        let text =
-            "# HELP a_total x\na_total{x=\"1\",y=\"2\"} 3\na_total{x=\"1\",y=\"3\"} 4\na_total 1\nb 5\n";
+        let text = "# HELP a_total x\na_total{x=\"1\",y=\"2\"} 3\na_total{x=\"1\",y=\"3\"} 4\na_total 1\nb 5\n";
         let metrics = ScrapedMetrics(text.to_owned());
         let table: [(&str, &[(&str, &str)], Option<f64>); 5] = [
             ("a_total", &[], Some(8.0)),

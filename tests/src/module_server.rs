@@ -123,8 +123,7 @@ pub struct ServerIdentity {
 impl ServerIdentity {
     /// Creates a certificate authority, and a certificate for `localhost` that it has signed.
     pub fn new() -> Result<Self, Error> {
-        let certificate_error =
-            |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
+        let certificate_error = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
         let generate_identity = || -> Result<_, rcgen::Error> {
             let authority_key = KeyPair::generate()?;
             let mut authority = CertificateParams::default();

@@ -1,8 +1,6 @@
 //! Modules that are small but expensive to compile, or that make the host do expensive work.
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use serde_json::{Value, json};
 
 use crate::{Artifacts, Error};
@@ -11,10 +9,7 @@ use crate::{Artifacts, Error};
 pub fn exploding() -> Result<Vec<u8>, Error> {
     let mut text = "(component $c)".to_owned();
     for _ in 0..9 {
-        text = format!(
-            "(component $c {text} {})",
-            "(instance (instantiate $c))".repeat(10)
-        );
+        text = format!("(component $c {text} {})", "(instance (instantiate $c))".repeat(10));
     }
     compiled(&text)
 }
@@ -33,11 +28,7 @@ pub fn slow() -> Result<Vec<u8>, Error> {
 pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
     // The host limits how many control-flow merges a function and a whole module may have. This module is just below
     // both limits.
-    let function = format!(
-        "(func (local {}) {})",
-        "i32 ".repeat(2_000),
-        "loop end ".repeat(90)
-    );
+    let function = format!("(func (local {}) {})", "i32 ".repeat(2_000), "loop end ".repeat(90));
     with_extra_core_module(&format!("(module {})", function.repeat(27)))
 }
 
@@ -47,13 +38,8 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     let question = question()
         .map_err(|error| Error::Invalid(error.to_string()))?
         .to_string();
-    let escaped = |text: &str| {
-        text.bytes()
-            .map(|byte| format!("\\{byte:02x}"))
-            .collect::<String>()
-    };
-    let metadata =
-        r#"{"protocolVersion": "v1", "mutating": false, "executionMode": "kubewarden-wapc", "rules": []}"#;
+    let escaped = |text: &str| text.bytes().map(|byte| format!("\\{byte:02x}")).collect::<String>();
+    let metadata = r#"{"protocolVersion": "v1", "mutating": false, "executionMode": "kubewarden-wapc", "rules": []}"#;
     let (operation, length) = ("v1/is_certificate_trusted", question.len());
     // Addresses in the policy's memory: the operation is at 0, the strings of the host call are at 64, and the policy's
     // responses are at 1024.

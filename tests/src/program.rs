@@ -71,9 +71,7 @@ impl Admittance {
     }
 
     /// Runs `admittance` with these arguments, and waits until it exits.
-    pub async fn run<A: Into<OsString>>(
-        arguments: impl IntoIterator<Item = A>,
-    ) -> Result<FinishedProgram, Error> {
+    pub async fn run<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Result<FinishedProgram, Error> {
         let mut command = Self::command()?;
         command.args(arguments.into_iter().map(Into::into));
         finish(command).await
@@ -245,11 +243,7 @@ impl Admittance {
     }
 
     /// Requests `/v1/status` repeatedly until its JSON meets a condition.
-    pub async fn until_status(
-        &self,
-        event: &str,
-        mut condition: impl FnMut(&Value) -> bool,
-    ) -> Result<Value, Error> {
+    pub async fn until_status(&self, event: &str, mut condition: impl FnMut(&Value) -> bool) -> Result<Value, Error> {
         let client = Client::new()?;
         let url = self.admin_url("/v1/status");
         let mut last = Value::Null;
@@ -324,11 +318,7 @@ pub async fn finish(mut command: Command) -> Result<FinishedProgram, Error> {
             });
         }
     };
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = output;
+    let Output { status, stdout, stderr } = output;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Ok(FinishedProgram {
         code: status.code(),

@@ -106,9 +106,7 @@ impl Scheduler {
         let listener = TcpListener::bind(("127.0.0.1", 0))
             .await
             .map_err(Error::io("listening as a scheduler"))?;
-        let address = listener
-            .local_addr()
-            .map_err(Error::io("the scheduler's address"))?;
+        let address = listener.local_addr().map_err(Error::io("the scheduler's address"))?;
         let shared = Arc::new(SharedScheduler {
             cluster: cluster.clone(),
             address,
@@ -163,10 +161,7 @@ impl Scheduler {
     pub fn problems(&self) -> Vec<String> {
         let describe_problems = |request: &SchedulerRequest| {
             let line = request.line();
-            let problem_lines = request
-                .problems
-                .iter()
-                .map(move |problem| format!("{line}: {problem}"));
+            let problem_lines = request.problems.iter().map(move |problem| format!("{line}: {problem}"));
             problem_lines.collect::<Vec<_>>()
         };
         self.shared
@@ -208,8 +203,7 @@ impl Drop for Scheduler {
 
 impl SchedulerTls<'_> {
     fn acceptor(self) -> Result<TlsAcceptor, Error> {
-        let tls_error =
-            |error: &dyn std::fmt::Display| Error::Invalid(format!("the scheduler's TLS: {error}"));
+        let tls_error = |error: &dyn std::fmt::Display| Error::Invalid(format!("the scheduler's TLS: {error}"));
         let parse_certificates = |pem: &str| -> Result<Vec<CertificateDer<'static>>, Error> {
             CertificateDer::pem_slice_iter(pem.as_bytes())
                 .collect::<Result<_, _>>()

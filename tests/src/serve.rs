@@ -34,9 +34,7 @@ impl Serve {
     /// Returns a command that starts another build of the program.
     pub fn with_program(program: &Path, config: &Path) -> Self {
         let mut command = Admittance::command_of(program);
-        command
-            .args(["serve", "--log-format", "json", "--config"])
-            .arg(config);
+        command.args(["serve", "--log-format", "json", "--config"]).arg(config);
         command.args(["--admin", "127.0.0.1:0"]);
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
         Self {
@@ -121,9 +119,7 @@ impl Serve {
             Some(_) => None,
             None => Some(tempfile::tempdir().map_err(Error::io("a directory for the history"))?),
         };
-        let directory = history
-            .as_deref()
-            .or(temporary_history.as_ref().map(TempDir::path));
+        let directory = history.as_deref().or(temporary_history.as_ref().map(TempDir::path));
         command.arg("--history").args(directory);
         Ok((append_to_wrapper(command, wrapper), temporary_history))
     }
@@ -136,10 +132,7 @@ fn append_to_wrapper(command: Command, wrapper: Vec<OsString>) -> Command {
     };
     let inner = command.as_std();
     let mut outer = Command::new(first);
-    outer
-        .args(wrapper)
-        .arg(inner.get_program())
-        .args(inner.get_args());
+    outer.args(wrapper).arg(inner.get_program()).args(inner.get_args());
     for (name, value) in inner.get_envs() {
         match value {
             Some(value) => outer.env(name, value),

@@ -117,9 +117,7 @@ impl FakeUpstream {
         let listener = TcpListener::bind(address)
             .await
             .map_err(Error::io(format!("listening on {address}")))?;
-        let address = listener
-            .local_addr()
-            .map_err(Error::io("the upstream's address"))?;
+        let address = listener.local_addr().map_err(Error::io("the upstream's address"))?;
         let (requests, _) = watch::channel(Vec::new());
         let (gate, open) = watch::channel(true);
         let shared = SharedRequests {
@@ -157,8 +155,7 @@ impl FakeUpstream {
     /// Returns the requests that have arrived whose body contains the namespace and name of this object.
     pub fn requests_for(&self, namespace: &str, name: &str) -> Vec<UpstreamRequest> {
         let is_of_object = |body: &Value| {
-            let has_text =
-                |pointer, expected| body.pointer(pointer).and_then(Value::as_str) == Some(expected);
+            let has_text = |pointer, expected| body.pointer(pointer).and_then(Value::as_str) == Some(expected);
             has_text("/metadata/namespace", namespace) && has_text("/metadata/name", name)
         };
         self.requests()
@@ -210,10 +207,7 @@ async fn answer(State(mut shared): State<SharedRequests>, request: Request) -> R
     if let Some(watcher) = &*lock(&shared.watcher) {
         watcher(&recorded_request);
     }
-    let (method, path) = (
-        recorded_request.method.clone(),
-        recorded_request.uri.path().to_owned(),
-    );
+    let (method, path) = (recorded_request.method.clone(), recorded_request.uri.path().to_owned());
     let data = if recorded_request.body.is_empty() {
         Value::Null
     } else {

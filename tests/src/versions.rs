@@ -42,11 +42,7 @@ impl Versions {
 
     pub fn module(&self, number: u32) -> Vec<u8> {
         let mut module = self.component.clone();
-        for (byte, new) in module
-            .iter_mut()
-            .skip(self.offset)
-            .zip(Self::name(number).bytes())
-        {
+        for (byte, new) in module.iter_mut().skip(self.offset).zip(Self::name(number).bytes()) {
             *byte = new;
         }
         module

@@ -22,8 +22,7 @@ impl AccountsCliScene {
 
     async fn configured(additions: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config =
-            format!("dialect: {{ gateway: {{ accounts: {{ sqlite: accounts.db }}{additions} }} }}\n");
+        let config = format!("dialect: {{ gateway: {{ accounts: {{ sqlite: accounts.db }}{additions} }} }}\n");
         write(&directory, "admittance.yaml", config);
         Self {
             program: serve(&directory).await,
@@ -61,8 +60,7 @@ async fn serve(directory: &TempDir) -> Admittance {
     let program = Serve::new(config).unwrap().store(store()).start().await.unwrap();
     program
         .until_status("the database was read", |status| {
-            status["gateway"]["accounts"]["problem"].is_null()
-                && status["gateway"]["accounts"]["read"] == true
+            status["gateway"]["accounts"]["problem"].is_null() && status["gateway"]["accounts"]["read"] == true
         })
         .await
         .unwrap();
@@ -97,15 +95,10 @@ async fn the_commands_on_the_accounts_page_succeed_in_order() {
         "cacert_data": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         "user_token": "service-account",
     });
-    let (status, reply) = scene
-        .rest("", "PUT", "clusters/plain-dev/credentials", report)
-        .await;
+    let (status, reply) = scene.rest("", "PUT", "clusters/plain-dev/credentials", report).await;
     assert_eq!(status, 200, "{reply}");
     let cluster_listing = scene.stdout_of(&["clusters", "list"]).await;
-    assert!(
-        cluster_listing.contains("https://10.0.0.1:6443"),
-        "{cluster_listing}"
-    );
+    assert!(cluster_listing.contains("https://10.0.0.1:6443"), "{cluster_listing}");
     let path = "clusters/plain-dev/client_credentials";
     let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
     assert_eq!((status, &reply["user_token"]), (200, &json!(token)), "{reply}");
@@ -131,39 +124,25 @@ async fn the_commands_on_the_accounts_page_succeed_in_order() {
         .await;
     let permission_listing = scene.stdout_of(&["permissions", "list"]).await;
     assert!(permission_listing.contains("Hooks"), "{permission_listing}");
-    scene
-        .stdout_of(&["permissions", "revoke", "alice", "plain-dev"])
-        .await;
-    let tokens = scene
-        .stdout_of(&["tokens", "list", "alice", "--output", "json"])
-        .await;
+    scene.stdout_of(&["permissions", "revoke", "alice", "plain-dev"]).await;
+    let tokens = scene.stdout_of(&["tokens", "list", "alice", "--output", "json"]).await;
     let tokens: Value = serde_json::from_str(&tokens).unwrap();
     let id = tokens["tokens"][0]["id"].to_string();
     scene.stdout_of(&["tokens", "revoke", "alice", &id]).await;
     let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
     assert_eq!((status, &reply["code_name"]), (401, &json!("UNAUTHORIZED")));
-    assert!(
-        scene
-            .stdout_of(&["clusters", "reencrypt"])
-            .await
-            .contains("1 cluster")
-    );
+    assert!(scene.stdout_of(&["clusters", "reencrypt"]).await.contains("1 cluster"));
     scene.stdout_of(&["register-tokens", "revoke", "plain-dev"]).await;
     scene.stdout_of(&["clusters", "delete", "plain-dev"]).await;
     scene.stdout_of(&["users", "delete", "alice"]).await;
     let users = scene.stdout_of(&["users", "list", "--output", "json"]).await;
-    assert_eq!(
-        serde_json::from_str::<Value>(&users).unwrap(),
-        json!({"users": []})
-    );
+    assert_eq!(serde_json::from_str::<Value>(&users).unwrap(), json!({"users": []}));
 }
 
 #[tokio::test]
 async fn the_accounts_api_replies_with_the_errors_of_bcs_api() {
     let scene = AccountsCliScene::start().await;
-    scene
-        .stdout_of(&["users", "create", "root", "--super-user"])
-        .await;
+    scene.stdout_of(&["users", "create", "root", "--super-user"]).await;
     scene.stdout_of(&["users", "create", "alice"]).await;
     let root = scene.stdout_of(&["tokens", "create", "root"]).await;
     let alice = scene.stdout_of(&["tokens", "create", "alice"]).await;
@@ -217,15 +196,7 @@ async fn the_accounts_api_replies_with_the_errors_of_bcs_api() {
             "USER_ALREADY_EXISTS",
             "errcode: 1405061, ",
         ),
-        (
-            alice,
-            "GET",
-            "users/alice",
-            Value::Null,
-            401,
-            "UNAUTHORIZED",
-            of_no_one,
-        ),
+        (alice, "GET", "users/alice", Value::Null, 401, "UNAUTHORIZED", of_no_one),
         (
             "wrong",
             "GET",
@@ -313,10 +284,7 @@ async fn account_commands_report_why_they_are_refused() {
         ),
         (&["users", "delete", "nobody"], "there is no user `plain:nobody`"),
         (&["tokens", "create", "nobody"], "there is no user `plain:nobody`"),
-        (
-            &["tokens", "create", "nobody", "--expires-in", "soon"],
-            "--expires-in",
-        ),
+        (&["tokens", "create", "nobody", "--expires-in", "soon"], "--expires-in"),
         (&["clusters", "create", "../x"], "is not a valid ID of a cluster"),
         (
             &["clusters", "create", "x", "--project", "p", "--type", "nomad"],
@@ -334,11 +302,7 @@ async fn account_commands_report_why_they_are_refused() {
     ] {
         let finished = scene.run_command(arguments).await;
         assert_eq!(finished.code, Some(2), "{arguments:?}");
-        assert!(
-            finished.stderr.contains(expected),
-            "{arguments:?}: {}",
-            finished.stderr
-        );
+        assert!(finished.stderr.contains(expected), "{arguments:?}: {}", finished.stderr);
     }
 }
 
@@ -356,15 +320,7 @@ async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
         .await
         .trim_end()
         .to_owned();
-    let create = [
-        "clusters",
-        "create",
-        "BCS-MESOS-1",
-        "--project",
-        "p",
-        "--type",
-        "mesos",
-    ];
+    let create = ["clusters", "create", "BCS-MESOS-1", "--project", "p", "--type", "mesos"];
     let created = scene
         .stdout_of(&[&create[..], &["--creator", "alice", "--output", "json"]].concat())
         .await;
@@ -399,9 +355,7 @@ async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
             .iter()
             .all(|driver_request| !driver_request.headers.contains_key("authorization"))
     );
-    scene
-        .stdout_of(&["permissions", "revoke", "alice", &cluster])
-        .await;
+    scene.stdout_of(&["permissions", "revoke", "alice", &cluster]).await;
     assert_eq!(ask("GET", &token).await, 400);
 }
 
@@ -425,9 +379,7 @@ async fn a_lost_encryption_key_is_reported_and_never_replaced() {
         "cacert_data": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         "user_token": "service-account",
     });
-    let (status, reply) = scene
-        .rest("", "PUT", "clusters/plain-dev/credentials", report)
-        .await;
+    let (status, reply) = scene.rest("", "PUT", "clusters/plain-dev/credentials", report).await;
     assert_eq!(status, 200, "{reply}");
     scene.program.kill().await.unwrap();
 
@@ -437,11 +389,7 @@ async fn a_lost_encryption_key_is_reported_and_never_replaced() {
     let arguments = ["serve".into(), "--config".into(), config.into_os_string()];
     let output = Admittance::run(arguments).await.unwrap();
     let text = format!("{}{}", output.stdout, output.stderr);
-    for part in [
-        "accounts.db.key does not exist",
-        "restore the file",
-        "openssl rand",
-    ] {
+    for part in ["accounts.db.key does not exist", "restore the file", "openssl rand"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!key.exists() && output.code != Some(0));
@@ -473,11 +421,7 @@ async fn a_gateway_is_ready_once_it_has_read_its_database() {
     let config = "dialect: { gateway: { accounts: { sqlite: accounts.db } } }\n";
     let config = write(&directory, "admittance.yaml", config);
     let program = Serve::new(config).unwrap().store(store()).start().await.unwrap();
-    let reply = Client::new()
-        .unwrap()
-        .get(&program.admin_url("/readyz"))
-        .await
-        .unwrap();
+    let reply = Client::new().unwrap().get(&program.admin_url("/readyz")).await.unwrap();
     let readiness = reply.json().unwrap();
     assert_eq!((reply.status.as_u16(), &readiness["ready"]), (503, &json!(false)));
     let reason = readiness["reason"].as_str().unwrap();

@@ -80,10 +80,7 @@ async fn api_server(directory: &TempDir) -> BTreeMap<&'static str, Arc<AtomicUsi
     counts
 }
 
-fn answer(
-    request: &Request<Incoming>,
-    counters: &BTreeMap<&'static str, Arc<AtomicUsize>>,
-) -> Response<Full<Bytes>> {
+fn answer(request: &Request<Incoming>, counters: &BTreeMap<&'static str, Arc<AtomicUsize>>) -> Response<Full<Bytes>> {
     let reply = |status: u16, body: Value| {
         Response::builder()
             .status(status)
@@ -142,10 +139,7 @@ fn answer(
                 4 => json!({}),
                 _ => json!({"continue": format!("page={}", from / 2 + 2)}),
             };
-            reply(
-                200,
-                json!({"kind": "PodList", "metadata": metadata, "items": items}),
-            )
+            reply(200, json!({"kind": "PodList", "metadata": metadata, "items": items}))
         }
         _ => reply(404, json!({"message": "not found"})),
     }
@@ -170,8 +164,7 @@ fn rows(report: &Value) -> Vec<[&str; 4]> {
     let findings = report["findings"].as_array().unwrap().iter();
     findings
         .map(|finding| {
-            ["name", "operation", "verdict", "message"]
-                .map(|field| finding[field].as_str().unwrap_or_default())
+            ["name", "operation", "verdict", "message"].map(|field| finding[field].as_str().unwrap_or_default())
         })
         .collect()
 }
@@ -193,12 +186,7 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
     assert_eq!(
         rows(&report),
         [
-            [
-                "no-owner",
-                "CREATE",
-                "would-be-denied",
-                "every object needs an owner"
-            ],
+            ["no-owner", "CREATE", "would-be-denied", "every object needs an owner"],
             ["no-team", "CREATE", "denied", "every object needs a team"],
             ["no-zone", "CREATE", "changed", "a patch of 1 operation"],
             // `no-zone` has no row for UPDATE, because the stage that sets a missing zone matches only CREATE.
@@ -252,14 +240,7 @@ async fn an_audit_compares_new_chains_with_current_chains() {
         "every object needs a team }\n      mode: Audit",
     );
     write(&directory, "new.yaml", &new);
-    let arguments = [
-        "--against",
-        "new.yaml",
-        "--resource",
-        "pods",
-        "--namespace",
-        "shop",
-    ];
+    let arguments = ["--against", "new.yaml", "--resource", "pods", "--namespace", "shop"];
     let audit_output = audit(&directory, &[&arguments[..], &["--output", "json"]].concat()).await;
     assert_eq!(
         audit_output.code,
@@ -273,12 +254,7 @@ async fn an_audit_compares_new_chains_with_current_chains() {
         rows(&report),
         [
             ["no-owner", "CREATE", "denied", "every object needs an owner"],
-            [
-                "no-team",
-                "CREATE",
-                "would-be-denied",
-                "every object needs a team"
-            ],
+            ["no-team", "CREATE", "would-be-denied", "every object needs a team"],
         ]
     );
     assert_eq!(report["findings"][0]["before"]["verdict"], "would-be-denied");
@@ -328,25 +304,18 @@ async fn an_audit_writes_reports_in_the_openreports_format() {
         "policy: teams",
         "message: every object needs a team",
     ] {
-        assert!(
-            reports.stdout.contains(expected),
-            "{expected}: {}",
-            reports.stdout
-        );
+        assert!(reports.stdout.contains(expected), "{expected}: {}", reports.stdout);
     }
     let text = audit(&directory, &arguments).await;
-    for expected in [
-        "RESOURCE",
-        "would-be-denied",
-        "5 objects of 1 resource: 1 denied, ",
-    ] {
+    for expected in ["RESOURCE", "would-be-denied", "5 objects of 1 resource: 1 denied, "] {
         assert!(text.stdout.contains(expected), "{expected}: {}", text.stdout);
     }
 }
 
 /// Returns a chain whose verdicts depend on labels of namespaces, the user, the user's permissions, and an object.
 pub(crate) fn looking_up() -> Value {
-    let validation = |expression: &str, message: &str| json!({"validations": [{"expression": expression, "message": message}]});
+    let validation =
+        |expression: &str, message: &str| json!({"validations": [{"expression": expression, "message": message}]});
     json!({
         "apiVersion": "admittance.dev/v1alpha1",
         "kind": "AdmissionChain",
@@ -397,14 +366,8 @@ pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
 /// Creates the Pods with findings in [`LOOKED_UP`], two without findings, and the objects that the chain looks up.
 pub(crate) fn put_looking_up(setting: &Setting) {
     let server = &setting.server;
-    for (name, labels) in [
-        ("shop", json!({"audited": "yes"})),
-        ("web", json!({"audited": "no"})),
-    ] {
-        server.put(
-            "namespaces",
-            json!({"metadata": {"name": name, "labels": labels}}),
-        );
+    for (name, labels) in [("shop", json!({"audited": "yes"})), ("web", json!({"audited": "no"}))] {
+        server.put("namespaces", json!({"metadata": {"name": name, "labels": labels}}));
     }
     server.put(
         "nodes",
@@ -455,11 +418,7 @@ async fn an_audit_makes_lookups_as_the_given_user() {
         "json",
     ];
     let groups = ["--group", "ops", "--group", "dev"];
-    let audit_output = admittance(
-        directory,
-        &[&arguments[..], &["--user", "auditor"], &groups].concat(),
-    )
-    .await;
+    let audit_output = admittance(directory, &[&arguments[..], &["--user", "auditor"], &groups].concat()).await;
     assert_eq!(
         audit_output.code,
         Some(1),
@@ -489,11 +448,7 @@ async fn an_audit_makes_lookups_as_the_given_user() {
 
     // The next audit runs as another user, who has all permissions.
     setting.server.access(json!({"allowed": true}));
-    let audit_output = admittance(
-        directory,
-        &[&arguments[..], &["--user", "other"], &groups].concat(),
-    )
-    .await;
+    let audit_output = admittance(directory, &[&arguments[..], &["--user", "other"], &groups].concat()).await;
     let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     let mut names: Vec<_> = rows(&report).into_iter().map(|[name, ..]| name).collect();
     names.dedup();
@@ -549,9 +504,7 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
     let empty_audit = admittance(directory, &arguments).await;
     assert_eq!(empty_audit.code, Some(2), "{}", empty_audit.stdout);
     assert!(
-        empty_audit
-            .stderr
-            .contains("no definition was found in kubernetes"),
+        empty_audit.stderr.contains("no definition was found in kubernetes"),
         "{}",
         empty_audit.stderr
     );
@@ -573,9 +526,7 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
         audit_output.stderr
     );
     assert!(
-        audit_output
-            .stderr
-            .contains("is not allowed in a chain of a namespace"),
+        audit_output.stderr.contains("is not allowed in a chain of a namespace"),
         "{}",
         audit_output.stderr
     );
@@ -588,7 +539,8 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
         if list != "List" {
             item.as_object_mut().unwrap().remove("kind");
         }
-        let exported = json!({"apiVersion": version, "kind": list, "metadata": {"resourceVersion": ""}, "items": [item]});
+        let exported =
+            json!({"apiVersion": version, "kind": list, "metadata": {"resourceVersion": ""}, "items": [item]});
         write(directory, "new.json", exported.to_string());
         let audited = admittance(directory, &[&arguments[..], &["--against", "new.json"]].concat()).await;
         assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
@@ -597,10 +549,7 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
             .into_iter()
             .map(|[name, _, verdict, message]| (name, verdict, message))
             .collect();
-        assert_eq!(
-            denials,
-            [("both", "denied", "no zone"), ("team", "denied", "no zone")]
-        );
+        assert_eq!(denials, [("both", "denied", "no zone"), ("team", "denied", "no zone")]);
     }
 
     server.delete("admissionchains", "", "labels");
@@ -667,10 +616,6 @@ webhooks:
     ] {
         let audited = audit(&directory, arguments).await;
         assert_eq!(audited.code, Some(2), "{arguments:?}: {}", audited.stdout);
-        assert!(
-            audited.stderr.contains(expected),
-            "{arguments:?}: {}",
-            audited.stderr
-        );
+        assert!(audited.stderr.contains(expected), "{arguments:?}: {}", audited.stderr);
     }
 }

@@ -65,11 +65,7 @@ async fn a_new_project_passes_its_tests() {
     let directory = folder.path().join("require-label");
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
-    assert!(
-        check.stdout.ends_with("\n5 passed, 0 failed\n"),
-        "{}",
-        check.stdout
-    );
+    assert!(check.stdout.ends_with("\n5 passed, 0 failed\n"), "{}", check.stdout);
     assert!(check.stdout.contains("ok    cargo test"), "{}", check.stdout);
     assert!(
         check
@@ -105,25 +101,14 @@ async fn a_new_project_passes_its_tests() {
     assert_eq!(check.code, Some(1), "{}{}", check.stdout, check.stderr);
     let report: Value = serde_json::from_str(&check.stdout).unwrap();
     let has_failed = |case: &&Value| case["passed"] == false;
-    let failed_cases: Vec<_> = report["cases"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(has_failed)
-        .collect();
-    let names: Vec<_> = failed_cases
-        .iter()
-        .map(|case| case["name"].as_str().unwrap())
-        .collect();
+    let failed_cases: Vec<_> = report["cases"].as_array().unwrap().iter().filter(has_failed).collect();
+    let names: Vec<_> = failed_cases.iter().map(|case| case["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["a Pod without the label is refused", "cargo test"]);
     assert_eq!(failed_cases[0]["failures"][0]["what"], "message");
 
     for (code_with_mistake, message) in [
         ("compile_error!(\"not yet\");".to_owned(), "not yet"),
-        (
-            text.replace("#[settings]\n", ""),
-            "put `#[settings]` on `Settings`",
-        ),
+        (text.replace("#[settings]\n", ""), "put `#[settings]` on `Settings`"),
         (text.replacen("#[view]\n", "", 1), "put `#[view]` on `Object`"),
     ] {
         fs::write(&code, code_with_mistake).unwrap();
@@ -286,10 +271,7 @@ async fn dev_reloads_a_changed_plugin() {
             },
         });
         let request = Request::post(&url).header(CONTENT_TYPE, "application/json");
-        let reply = client
-            .send(request.body(review.to_string()).unwrap())
-            .await
-            .unwrap();
+        let reply = client.send(request.body(review.to_string()).unwrap()).await.unwrap();
         reply.json().unwrap()["response"]["status"]["message"]
             .as_str()
             .unwrap()
@@ -313,11 +295,7 @@ async fn test_cases(cases: &str, options: &[&str]) -> FinishedProgram {
     let folder = tempfile::tempdir().unwrap();
     write(&folder, "cases.yaml", cases);
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
-    let arguments = [
-        &["test", plugin.to_str().unwrap(), "--cases", "cases.yaml"],
-        options,
-    ]
-    .concat();
+    let arguments = [&["test", plugin.to_str().unwrap(), "--cases", "cases.yaml"], options].concat();
     admittance(folder.path(), &arguments).await
 }
 
@@ -339,26 +317,14 @@ async fn test_cases_with_unexpected_answers_are_reported() {
     // (image of the Pod, `expect` of the test case, reported failure, or `None` if the case passes)
     for (image, expect, failure) in [
         ("nginx:1", "{ allowed: true }", None),
-        (
-            "nginx:1",
-            "{ allowed: false }",
-            Some("allowed: the request is allowed"),
-        ),
+        ("nginx:1", "{ allowed: false }", Some("allowed: the request is allowed")),
         (
             "nginx",
             "{ allowed: true }",
             Some("allowed: the request is refused: stage image_policy"),
         ),
-        (
-            "nginx",
-            "{ allowed: false, message: refuseLatest, code: 403 }",
-            None,
-        ),
-        (
-            "nginx",
-            "{ allowed: false, message: '/no tag .*refuseLatest/' }",
-            None,
-        ),
+        ("nginx", "{ allowed: false, message: refuseLatest, code: 403 }", None),
+        ("nginx", "{ allowed: false, message: '/no tag .*refuseLatest/' }", None),
         (
             "nginx",
             "{ allowed: false, message: digest }",
@@ -424,31 +390,20 @@ async fn test_cases_with_unexpected_answers_are_reported() {
             run.stdout
         );
     }
-    let expect = format!(
-        "{{ allowed: true, fields: {{ spec: {{ containers: [ {{ image: \"{REWRITTEN}\" }} ] }} }} }}"
-    );
+    let expect = format!("{{ allowed: true, fields: {{ spec: {{ containers: [ {{ image: \"{REWRITTEN}\" }} ] }} }} }}");
     let run = test_cases(&cases("nginx:1", &expect), &["--output", "json"]).await;
-    assert_eq!(
-        run.stdout.matches("\"passed\": true").count(),
-        1,
-        "{}",
-        run.stdout
-    );
+    assert_eq!(run.stdout.matches("\"passed\": true").count(), 1, "{}", run.stdout);
 }
 
 #[tokio::test]
 async fn mistakes_in_test_cases_are_reported_with_file_and_line() {
-    let case_text = |request: &str, expect: &str| {
-        format!("cases:\n  - name: one\n    request: {request}\n    expect: {expect}\n")
-    };
+    let case_text =
+        |request: &str, expect: &str| format!("cases:\n  - name: one\n    request: {request}\n    expect: {expect}\n");
     let pod = "{ object: { kind: Pod } }";
     let allowed = "{ allowed: true }";
     for (text, message) in [
         ("cases: []".to_owned(), "cases.yaml:1:8: cases: the list is empty"),
-        (
-            "case: []".to_owned(),
-            "case: unknown field; did you mean `cases`?",
-        ),
+        ("case: []".to_owned(), "case: unknown field; did you mean `cases`?"),
         ("cases: [ { name: a } ]".to_owned(), "cases[0].request: missing"),
         (
             case_text("{}", allowed),
@@ -512,8 +467,7 @@ async fn mistakes_in_test_cases_are_reported_with_file_and_line() {
     let run = test_cases(&cases("nginx", allowed), &["--run", "other"]).await;
     assert_eq!(run.code, Some(2));
     assert!(
-        run.stderr
-            .contains("no case in cases.yaml has `other` in its name"),
+        run.stderr.contains("no case in cases.yaml has `other` in its name"),
         "{}",
         run.stderr
     );
@@ -589,11 +543,7 @@ cases:
          `resources` has pods); if that is right",
         "2 passed, 2 failed",
     ] {
-        assert!(
-            run.stdout.contains(expected_text),
-            "{expected_text} in {}",
-            run.stdout
-        );
+        assert!(run.stdout.contains(expected_text), "{expected_text} in {}", run.stdout);
     }
 }
 

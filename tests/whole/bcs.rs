@@ -47,9 +47,7 @@ fn deployment(namespace: &str, name: &str, image: &str) -> Value {
 }
 
 fn images(object: &Value) -> Vec<&str> {
-    let containers = object["spec"]["template"]["spec"]["containers"]
-        .as_array()
-        .unwrap();
+    let containers = object["spec"]["template"]["spec"]["containers"].as_array().unwrap();
     containers
         .iter()
         .map(|container| container["image"].as_str().unwrap())
@@ -163,10 +161,9 @@ async fn requests_that_match_no_stage_are_forwarded_byte_for_byte() {
     let scene = scene().await;
     let excluded = application("excluded", "odd", "docker.io/library/nginx:latest");
     // If the driver parsed and serialized this body, its spaces, escapes and numbers would change.
-    let odd = excluded.to_string().replace(
-        "\"instance\":2",
-        "\"instance\" :  2.0e0, \"note\": \"\\u0041\\/\"",
-    );
+    let odd = excluded
+        .to_string()
+        .replace("\"instance\":2", "\"instance\" :  2.0e0, \"note\": \"\\u0041\\/\"");
     let mut process = application("shop", "process", "docker.io/library/nginx:latest");
     process["kind"] = "process".into();
     for (name, path, body) in [
@@ -213,11 +210,7 @@ async fn requests_that_match_no_chain_are_streamed() {
     // The body exceeds the size limit for bodies that chains read. As no chain reads it, it is forwarded nevertheless.
     let large = "x".repeat(20 << 20);
     for (method, path, body) in [
-        (
-            Method::GET,
-            "/mesosdriver/v4/namespaces/shop/applications?a=b%20c",
-            "",
-        ),
+        (Method::GET, "/mesosdriver/v4/namespaces/shop/applications?a=b%20c", ""),
         (
             Method::DELETE,
             "/mesosdriver/v4/namespaces/shop/applications/web?enforce=1",
@@ -228,20 +221,13 @@ async fn requests_that_match_no_chain_are_streamed() {
     ] {
         let earlier_count = scene.upstream.requests().len();
         let url = scene.program.url(path);
-        let reply = scene
-            .client
-            .bcs(method.clone(), &url, body.to_owned())
-            .await
-            .unwrap();
+        let reply = scene.client.bcs(method.clone(), &url, body.to_owned()).await.unwrap();
         assert_eq!(reply.status, 200, "{method} {path}");
         let requests = scene.upstream.requests().split_off(earlier_count);
         let [request] = requests.as_slice() else {
             panic!("{path} came {} times", requests.len())
         };
-        assert_eq!(
-            (&request.method, request.uri.to_string().as_str()),
-            (&method, path)
-        );
+        assert_eq!((&request.method, request.uri.to_string().as_str()), (&method, path));
         assert_eq!(request.body.len(), body.len(), "{method} {path}");
         assert!(request.body == body, "{method} {path}: another body");
     }
@@ -263,11 +249,7 @@ async fn requests_for_another_cluster_are_refused_before_any_hook_is_called() {
             for cluster in clusters {
                 request = request.header("BCS-ClusterID", *cluster);
             }
-            let reply = scene
-                .client
-                .send(request.body(body.clone()).unwrap())
-                .await
-                .unwrap();
+            let reply = scene.client.send(request.body(body.clone()).unwrap()).await.unwrap();
             assert_eq!(reply.status, 400, "{clusters:?}");
             assert_eq!(reply.json().unwrap()["code"], 1_405_234, "{clusters:?}");
             assert!(
@@ -294,11 +276,7 @@ async fn unreadable_bodies_are_refused() {
         ("a key twice", twice, 400, 1_405_010),
     ] {
         let url = scene.program.url("/mesosdriver/v4/namespaces/shop/applications");
-        let reply = scene
-            .client
-            .bcs(Method::POST, &url, body.to_owned())
-            .await
-            .unwrap();
+        let reply = scene.client.bcs(Method::POST, &url, body.to_owned()).await.unwrap();
         assert_eq!(reply.status, status, "{name}: {}", reply.text());
         assert_eq!(reply.json().unwrap()["code"], code, "{name}: {}", reply.text());
     }
@@ -310,9 +288,7 @@ async fn unreadable_bodies_are_refused() {
 async fn a_body_with_too_large_a_content_length_is_refused_before_it_is_sent() {
     let scene = scene().await;
     let url: http::Uri = scene.program.url("/").parse().unwrap();
-    let mut stream = TcpStream::connect(url.authority().unwrap().as_str())
-        .await
-        .unwrap();
+    let mut stream = TcpStream::connect(url.authority().unwrap().as_str()).await.unwrap();
     let head = "POST /mesosdriver/v4/namespaces/shop/applications HTTP/1.1\r\nHost: driver\r\n\
                 BCS-ClusterID: BCS-MESOS-10001\r\nContent-Length: 8000000\r\nExpect: 100-continue\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -358,8 +334,5 @@ async fn an_unreachable_scheduler_is_reported_in_the_bcs_envelope() {
         (&json!(false), &json!(1_405_009)),
         "{body}"
     );
-    assert!(
-        bcs_message(&reply).starts_with("do http request failed!"),
-        "{body}"
-    );
+    assert!(bcs_message(&reply).starts_with("do http request failed!"), "{body}");
 }

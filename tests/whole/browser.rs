@@ -90,16 +90,11 @@ impl Browser {
             capabilities.add_arg(argument).unwrap();
         }
         for log in ["browser", "performance"] {
-            capabilities
-                .set_logging_prefs(log, LoggingPrefsLogLevel::All)
-                .unwrap();
+            capabilities.set_logging_prefs(log, LoggingPrefsLogLevel::All).unwrap();
         }
         let address = format!("http://127.0.0.1:{port}");
         let client = DriverClient(Client::new().unwrap());
-        let page = WebDriver::builder(address, capabilities)
-            .client(client)
-            .await
-            .unwrap();
+        let page = WebDriver::builder(address, capabilities).client(client).await.unwrap();
         let browser = Self {
             page,
             _driver: driver,
@@ -129,10 +124,7 @@ impl Browser {
         let query = self.page.query(By::Css(selector)).wait(NEVER, POLL);
         match query.with_filter(has_text).first().await {
             Ok(element) => element,
-            Err(error) => panic!(
-                "{selector} with {text:?}: {error}; the page:\n{}",
-                self.text().await
-            ),
+            Err(error) => panic!("{selector} with {text:?}: {error}; the page:\n{}", self.text().await),
         }
     }
 
@@ -146,8 +138,7 @@ impl Browser {
     }
 
     pub(crate) async fn texts(&self, selector: &str) -> Vec<String> {
-        let script =
-            "return [...document.querySelectorAll(arguments[0])].map((element) => element.textContent)";
+        let script = "return [...document.querySelectorAll(arguments[0])].map((element) => element.textContent)";
         self.evaluate(script, vec![json!(selector)]).await
     }
 
@@ -170,11 +161,7 @@ impl Browser {
         focused.send_keys(keys).await.unwrap();
     }
 
-    pub(crate) async fn evaluate<T: serde::de::DeserializeOwned>(
-        &self,
-        script: &str,
-        arguments: Vec<Value>,
-    ) -> T {
+    pub(crate) async fn evaluate<T: serde::de::DeserializeOwned>(&self, script: &str, arguments: Vec<Value>) -> T {
         let returned = self.page.execute(script, arguments).await;
         returned.unwrap().convert().unwrap()
     }
@@ -254,9 +241,7 @@ impl Browser {
             let message = &entry["message"];
             let parameter = |name: &str| message["params"][name].as_str().unwrap_or_default();
             // Only the console's requests are checked, not the requests of the browser's own pages, such as a new tab.
-            if message["method"] == "Network.requestWillBeSent"
-                && !parameter("documentURL").starts_with("chrome")
-            {
+            if message["method"] == "Network.requestWillBeSent" && !parameter("documentURL").starts_with("chrome") {
                 let url = message["params"]["request"]["url"].as_str().unwrap();
                 assert!(
                     url.starts_with(origin) || url.starts_with("data:"),

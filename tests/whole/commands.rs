@@ -197,12 +197,7 @@ spec:
         let text = chain(settings);
         let file = write(&directory, "images.yaml", &text);
         // An expected message may contain `{}`. It stands for the column in which the text `perhaps` begins.
-        let value_column = text
-            .lines()
-            .nth(7)
-            .unwrap()
-            .find("perhaps")
-            .map(|column| column + 1);
+        let value_column = text.lines().nth(7).unwrap().find("perhaps").map(|column| column + 1);
         let words = words.replace("{}", &value_column.unwrap_or_default().to_string());
         let arguments = [
             OsStr::new("check"),
@@ -211,13 +206,7 @@ spec:
             store().as_os_str(),
         ];
         let check = admittance(arguments).await;
-        assert_eq!(
-            check.code,
-            Some(code),
-            "{settings}: {}{}",
-            check.stdout,
-            check.stderr
-        );
+        assert_eq!(check.code, Some(code), "{settings}: {}{}", check.stdout, check.stderr);
         assert!(check.stdout.contains(&words), "{settings}: {}", check.stdout);
         if code != 0 {
             let run = run(&file, &object, &[]).await;
@@ -267,21 +256,12 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
         let check = async |output: &str| {
             let arguments = ["check", "--config", config.to_str().unwrap(), "--output", output];
-            let check = admittance(
-                arguments
-                    .iter()
-                    .copied()
-                    .chain(["--store", store().to_str().unwrap()]),
-            )
-            .await;
+            let check = admittance(arguments.iter().copied().chain(["--store", store().to_str().unwrap()])).await;
             assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
             check.stdout
         };
         let text = check("text").await;
-        let lines: Vec<_> = text
-            .lines()
-            .filter(|line| line.starts_with("warning: "))
-            .collect();
+        let lines: Vec<_> = text.lines().filter(|line| line.starts_with("warning: ")).collect();
         let json: Value = serde_json::from_str(&check("json").await).unwrap();
         let warnings = json["warnings"].as_array().unwrap();
         assert_eq!(
@@ -316,12 +296,7 @@ async fn commands_without_their_path_argument_say_what_to_pass() {
     let nowhere = tempfile::tempdir().unwrap();
     for (command, expected) in [("check", "admittance check chains/"), ("serve", "--config FILE")] {
         let mut program = Admittance::command().unwrap();
-        let output = program
-            .arg(command)
-            .current_dir(nowhere.path())
-            .output()
-            .await
-            .unwrap();
+        let output = program.arg(command).current_dir(nowhere.path()).output().await.unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert!(stderr.contains(expected), "{stderr}");
@@ -459,10 +434,7 @@ async fn run_accepts_requests_in_every_format() {
             containers[0]["image"], "mirror.example.com/library/nginx:1.29",
             "{form}"
         );
-        assert_eq!(
-            containers[1]["image"], "mirror.example.com/ops/log-agent:2.4",
-            "{form}"
-        );
+        assert_eq!(containers[1]["image"], "mirror.example.com/ops/log-agent:2.4", "{form}");
         assert!(!report["patch"].as_array().unwrap().is_empty(), "{form}");
     }
 
@@ -479,10 +451,7 @@ async fn run_accepts_requests_in_every_format() {
     let (_, request) = requests(&directory, &excluded).swap_remove(0);
     let run = run(&chains, &request, &["--output", "json"]).await;
     let report: Value = serde_json::from_str(&run.stdout).unwrap();
-    assert_eq!(
-        (&report["allowed"], &report["changed"]),
-        (&json!(true), &json!(false))
-    );
+    assert_eq!((&report["allowed"], &report["changed"]), (&json!(true), &json!(false)));
     assert_eq!(report["stages"][0]["why"], "namespaceSelector does not match");
 }
 
@@ -513,12 +482,7 @@ async fn chains_written_by_init_pass_check_and_refuse_the_example_request() {
         if let Some(line) = line {
             options.extend(["--request", line]);
         }
-        let refused_run = run(
-            &init_directory.join("chains"),
-            &init_directory.join(request),
-            &options,
-        )
-        .await;
+        let refused_run = run(&init_directory.join("chains"), &init_directory.join(request), &options).await;
         assert_eq!(
             refused_run.code,
             Some(1),
@@ -537,10 +501,7 @@ async fn chains_written_by_init_pass_check_and_refuse_the_example_request() {
             second_init.stderr
         );
         let config_text = fs::read_to_string(config).unwrap();
-        let template = repository
-            .join("sdk/templates/init")
-            .join(api)
-            .join("admittance.yaml");
+        let template = repository.join("sdk/templates/init").join(api).join("admittance.yaml");
         assert_eq!(config_text, fs::read_to_string(template).unwrap(), "{api}");
     }
 }
@@ -655,16 +616,9 @@ async fn run_shows_a_row_for_each_stage_and_the_changes() {
         run.stdout
     );
     assert!(has_line("-", "docker.io/library/nginx:1.29"), "{}", run.stdout);
-    assert!(
-        has_line("+", "mirror.example.com/library/nginx:1.29"),
-        "{}",
-        run.stdout
-    );
+    assert!(has_line("+", "mirror.example.com/library/nginx:1.29"), "{}", run.stdout);
     assert!(has_line("allowed", "changed by"), "{}", run.stdout);
-    assert!(
-        !run.stdout.contains('\u{1b}'),
-        "no colours where there is no terminal"
-    );
+    assert!(!run.stdout.contains('\u{1b}'), "no colours where there is no terminal");
 }
 
 #[tokio::test]
@@ -706,8 +660,7 @@ async fn run_accepts_lists_documents_directories_and_standard_input() {
     fs::create_dir(&folder).unwrap();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [pod("a", "nginx:1"), pod("b", "nginx")]});
     fs::write(folder.join("list.json"), list.to_string()).unwrap();
-    let service =
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "d", "namespace": "shop"}});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "d", "namespace": "shop"}});
     fs::write(
         folder.join("two.yaml"),
         format!("# one\n{}\n---\n{service}\n", pod("c", "nginx:2")),
@@ -719,12 +672,7 @@ async fn run_accepts_lists_documents_directories_and_standard_input() {
     let lines: Vec<_> = run.stdout.lines().collect();
     for (line, words) in lines.iter().skip(1).zip([
         ["allowed", "CREATE v1/Pod shop/a", "list.json: item 1", ""],
-        [
-            "refused",
-            "CREATE v1/Pod shop/b",
-            "list.json: item 2",
-            "refuseLatest",
-        ],
+        ["refused", "CREATE v1/Pod shop/b", "list.json: item 2", "refuseLatest"],
         ["allowed", "CREATE v1/Pod shop/c", "two.yaml:2", ""],
         [
             "not matched",
@@ -814,15 +762,12 @@ async fn the_run_command_grants_the_lookups_in_its_argument_allow() {
         "{apiVersion: v1, kind: Endpoints, metadata: {name: web, namespace: shop}, \
           subsets: [{notReadyAddresses: [{ip: 10.0.0.1, nodeName: far}]}]}",
     );
-    let node = "{apiVersion: v1, kind: Node, metadata: {name: far}, status: {conditions: [{type: Ready, status: Unknown}]}}";
+    let node =
+        "{apiVersion: v1, kind: Node, metadata: {name: far}, status: {conditions: [{type: Ready, status: Unknown}]}}";
     let nodes_path = write(&directory, "nodes.yaml", node);
     let nodes = nodes_path.to_str().unwrap();
     for (options, code, message) in [
-        (
-            &["--allow", "cluster=v1/Node", "--cluster", nodes][..],
-            0,
-            "changed by",
-        ),
+        (&["--allow", "cluster=v1/Node", "--cluster", nodes][..], 0, "changed by"),
         (&["--cluster", nodes], 1, "capability-denied"),
         (&["--allow", "cluster=v1/Node"], 1, "unavailable"),
         (&["--allow", "nodes"], 2, "write cluster=v1/Node"),
@@ -847,19 +792,10 @@ async fn the_run_command_grants_the_lookups_in_its_argument_allow() {
     );
     let (answers, invalid_path) = (answers.to_str().unwrap(), invalid_answers.to_str().unwrap());
     let settings = "{target: http, url: 'https://policy.example.com/rules'}";
-    let grant_options = [
-        "--settings",
-        settings,
-        "--allow",
-        "http=https://policy.example.com",
-    ];
+    let grant_options = ["--settings", settings, "--allow", "http=https://policy.example.com"];
     for (options, code, message) in [
         (&["--http", answers][..], 1, "201 [\"shop\"]"),
-        (
-            &[],
-            0,
-            "there is no answer to `GET https://policy.example.com/rules`",
-        ),
+        (&[], 0, "there is no answer to `GET https://policy.example.com/rules`"),
         (&["--http", invalid_path], 2, "wrong.yaml:1:"),
     ] {
         let run = self::run(sends, &endpoints, &[&grant_options[..], options].concat()).await;
@@ -897,19 +833,10 @@ async fn the_run_command_grants_the_lookups_in_its_argument_allow() {
     ] {
         let options = [&cluster[..], &["--settings", target, "--allow", grant]].concat();
         let run = self::run(sends, &endpoints, &options).await;
-        assert!(
-            run.stdout.contains(message),
-            "{message}: {}{}",
-            run.stdout,
-            run.stderr
-        );
+        assert!(run.stdout.contains(message), "{message}: {}{}", run.stdout, run.stderr);
     }
     let chain = write(&directory, "chain.yaml", "");
     let run = run(&chain, &endpoints, &["--allow", "cluster=v1/Node"]).await;
     assert_eq!(run.code, Some(2));
-    assert!(
-        run.stderr.contains("--allow is only for a plugin"),
-        "{}",
-        run.stderr
-    );
+    assert!(run.stderr.contains("--allow is only for a plugin"), "{}", run.stderr);
 }

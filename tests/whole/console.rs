@@ -96,18 +96,12 @@ async fn decisions_are_shown_as_they_are_made() {
             "{verdict} {object}: {row}"
         );
     }
-    assert!(
-        rows[1].contains("latest"),
-        "the message of the denial: {}",
-        rows[1]
-    );
+    assert!(rows[1].contains("latest"), "the message of the denial: {}", rows[1]);
     browser.find_with("table.chains tr", "images").await;
     browser.picture("live").await;
 
     server.pod("denied-2", "shop", "late", "nginx").await;
-    browser
-        .find_with("table.live tbody tr:first-child", "shop/late")
-        .await;
+    browser.find_with("table.live tbody tr:first-child", "shop/late").await;
 
     browser.click("button", "Stop").await;
     browser.find_with(".live-state", "Stopped").await;
@@ -123,7 +117,8 @@ async fn decisions_are_shown_as_they_are_made() {
     // The filter's fields are in a closed `details` element, and the WebDriver finds only visible elements.
     let unfold = "document.querySelector('details.filtering').open = true";
     browser.evaluate::<()>(unfold, Vec::new()).await;
-    let suggested = "return [...document.querySelectorAll('#namespace-suggestions option')].map((option) => option.value)";
+    let suggested =
+        "return [...document.querySelectorAll('#namespace-suggestions option')].map((option) => option.value)";
     let suggested: Vec<String> = browser.evaluate(suggested, Vec::new()).await;
     assert_eq!(suggested, ["billing", "shop"]);
     browser.click("input[value=denied]", "").await;
@@ -137,17 +132,13 @@ async fn decisions_are_shown_as_they_are_made() {
         .pod("allowed-3", "shop", "skipped", "mirror.example.com/api:2")
         .await;
     server.pod("denied-3", "shop", "shown", "nginx").await;
-    browser
-        .find_with("table.live tbody tr:first-child", "shop/shown")
-        .await;
+    browser.find_with("table.live tbody tr:first-child", "shop/shown").await;
     let objects = browser.texts("table.live td[data-label=Object]").await;
     assert_eq!(objects, ["shop/shown", "shop/late", "shop/cart"]);
     browser.picture("live-filtered").await;
 
     // The server applies a text filter in the URL, so that it works without JavaScript.
-    browser
-        .open(&server.program.admin_url("/live?text=meanwhile"))
-        .await;
+    browser.open(&server.program.admin_url("/live?text=meanwhile")).await;
     assert_eq!(
         browser.texts("table.live td[data-label=Object]").await,
         ["billing/meanwhile"]
@@ -233,9 +224,7 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     browser.click("button", "Replay against what is live").await;
     browser.find_with("h1", "Replay of changed-1").await;
     browser.find_with("main", "the answer is the same").await;
-    browser
-        .open(&server.program.admin_url("/decisions/changed-1"))
-        .await;
+    browser.open(&server.program.admin_url("/decisions/changed-1")).await;
     browser
         .click("a.button", "Open in the playground with Mutating:images")
         .await;
@@ -245,14 +234,10 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome h2", "changed").await;
 
-    browser
-        .open(&server.program.admin_url("/decisions/denied-1"))
-        .await;
+    browser.open(&server.program.admin_url("/decisions/denied-1")).await;
     browser.find_with(".notice.bad", "latest").await;
     browser.picture("decision-denied").await;
-    browser
-        .open(&server.program.admin_url("/decisions/of%20nobody"))
-        .await;
+    browser.open(&server.program.admin_url("/decisions/of%20nobody")).await;
     browser
         .find_with(".notice", "there is no decision with the uid \"of nobody\"")
         .await;
@@ -273,9 +258,7 @@ async fn the_page_of_a_refused_request_names_the_discarded_patches() {
     let server = Server::start("", &chains).await;
     let origin = server.program.admin_url("");
     server.pod("refused-1", "shop", "web", "nginx:1.29").await;
-    browser
-        .open(&server.program.admin_url("/decisions/refused-1"))
-        .await;
+    browser.open(&server.program.admin_url("/decisions/refused-1")).await;
     browser
         .find_with("main", "the patches of images/registry were discarded")
         .await;
@@ -348,10 +331,7 @@ async fn the_health_page_shows_what_the_driver_depends_on() {
         ("On disk", ["history", "KiB"]),
     ] {
         let section = browser.find_with("section", heading).await.text().await.unwrap();
-        assert!(
-            row.iter().all(|part| section.contains(part)),
-            "{heading}: {section}"
-        );
+        assert!(row.iter().all(|part| section.contains(part)), "{heading}: {section}");
     }
     browser.picture("health").await;
     fs::write(
@@ -422,12 +402,7 @@ async fn console_scripts_pass_the_type_checker() {
     };
     let tsc = std::path::Path::new(&directory).join("node_modules/.bin/tsc");
     let project = repository().join("host/admin/src/console/tsconfig.json");
-    let output = Command::new(tsc)
-        .arg("--project")
-        .arg(project)
-        .output()
-        .await
-        .unwrap();
+    let output = Command::new(tsc).arg("--project").arg(project).output().await.unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{stdout}");
 }

@@ -16,10 +16,7 @@ async fn the_demo_prints_commands_and_the_address_of_its_console() {
 async fn the_demo_sends_some_requests_that_are_refused() {
     let stdout = demo(&["traffic", "--once"]).await;
     let (_, counts) = stdout.split_once("traffic: ").unwrap();
-    let counts: Vec<u32> = counts
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
+    let counts: Vec<u32> = counts.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     assert!(
         matches!(counts[..], [allowed, refused] if allowed > 40 && refused > 0),
         "{stdout}"

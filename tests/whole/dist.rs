@@ -55,9 +55,7 @@ fn packages(folder: &Path) -> PathBuf {
 fn file(directory: &Path, suffix: &str) -> PathBuf {
     let entries = fs::read_dir(directory).unwrap();
     let mut paths = entries.map(|entry| entry.unwrap().path());
-    paths
-        .find(|path| path.to_string_lossy().ends_with(suffix))
-        .unwrap()
+    paths.find(|path| path.to_string_lossy().ends_with(suffix)).unwrap()
 }
 
 fn unpack(archive: &Path, to: &Path) {

@@ -118,12 +118,8 @@ fn every_link_has_a_target() {
             let has_target = if anchor.is_empty() {
                 path.exists()
             } else {
-                std::fs::read_to_string(&path).is_ok_and(|text| {
-                    Page { path, text }
-                        .anchors()
-                        .iter()
-                        .any(|heading| heading == anchor)
-                })
+                std::fs::read_to_string(&path)
+                    .is_ok_and(|text| Page { path, text }.anchors().iter().any(|heading| heading == anchor))
             };
             if !has_target {
                 broken_links.push(format!("{}:{line}: {target}", page.path.display()));

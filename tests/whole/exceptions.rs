@@ -61,13 +61,7 @@ async fn the_exceptions_example_passes_check_and_exempts_requests() {
     ] {
         fs::write(at.join("deployment.json"), deployment(name, replicas)).unwrap();
         let run = admittance(at, &["run", "chains.yaml", "deployment.json"]).await;
-        assert_eq!(
-            run.code,
-            Some(code),
-            "{name} {replicas}: {}{}",
-            run.stdout,
-            run.stderr
-        );
+        assert_eq!(run.code, Some(code), "{name} {replicas}: {}{}", run.stdout, run.stderr);
         assert!(run.stdout.contains(expected), "{name} {replicas}: {}", run.stdout);
         let run = admittance(at, &["run", "chains.yaml", "deployment.json", "-o", "json"]).await;
         let report: Value = serde_json::from_str(&run.stdout).unwrap();
@@ -80,9 +74,7 @@ async fn the_exceptions_example_passes_check_and_exempts_requests() {
     let checked = admittance(at, &["check", "chains.yaml"]).await;
     assert_eq!(checked.code, Some(0), "{}", checked.stdout);
     assert!(
-        checked
-            .stdout
-            .contains("exception big-shop expired at 2020-12-01T"),
+        checked.stdout.contains("exception big-shop expired at 2020-12-01T"),
         "{}",
         checked.stdout
     );
@@ -94,8 +86,7 @@ async fn the_exceptions_example_passes_check_and_exempts_requests() {
     fs::write(at.join("chains.yaml"), misspelt).unwrap();
     let checked = admittance(at, &["check", "chains.yaml"]).await;
     assert_eq!(checked.code, Some(1), "{}", checked.stdout);
-    let mistake =
-        "chains.yaml:26:12: spec.stages[0]: there is no stage replicas/limits; did you mean replicas/limit?";
+    let mistake = "chains.yaml:26:12: spec.stages[0]: there is no stage replicas/limits; did you mean replicas/limit?";
     assert!(checked.stdout.contains(mistake), "{}", checked.stdout);
 }
 
@@ -155,9 +146,7 @@ spec:
 
     let line = scene
         .program
-        .until_logged("the use", |line| {
-            line.message() == "an exception let the request pass"
-        })
+        .until_logged("the use", |line| line.message() == "an exception let the request pass")
         .await
         .unwrap();
     assert_eq!((line.field("exception"), line.field("stage")), ("long", "short"));

@@ -16,9 +16,7 @@ async fn admittance(directory: &Path, arguments: &[&str]) -> FinishedProgram {
         }
     };
     let store = ["--store".into(), store().into()];
-    Admittance::run(arguments.iter().map(path).chain(store))
-        .await
-        .unwrap()
+    Admittance::run(arguments.iter().map(path).chain(store)).await.unwrap()
 }
 
 fn report(command_output: &FinishedProgram) -> Value {
@@ -67,9 +65,7 @@ async fn gatekeeper_suites_run_unchanged() {
     );
     let command_output = admittance(&examples, &["test", "gatekeeper/nothing/"]).await;
     assert!(
-        command_output
-            .stderr
-            .contains("there is no such file or directory"),
+        command_output.stderr.contains("there is no such file or directory"),
         "{}",
         command_output.stderr
     );
@@ -107,18 +103,8 @@ tests:
         command_output.stdout,
         command_output.stderr
     );
-    assert_eq!(
-        report(&command_output)["failed"],
-        json!(4),
-        "{}",
-        command_output.stdout
-    );
-    assert_eq!(
-        report(&command_output)["passed"],
-        json!(1),
-        "{}",
-        command_output.stdout
-    );
+    assert_eq!(report(&command_output)["failed"], json!(4), "{}", command_output.stdout);
+    assert_eq!(report(&command_output)["passed"], json!(1), "{}", command_output.stdout);
     assert!(
         command_output.stdout.contains("the constraint fits its template"),
         "{}",
@@ -147,11 +133,7 @@ async fn a_constraint_denies_requests_and_its_mistakes_are_reported_with_positio
                          "metadata": {"name": "web", "namespace": namespace, "labels": labels},
                          "spec": {"containers": [{"name": "web", "image": "web:1"}]}});
         fs::write(directory_path.join("pod.json"), pod.to_string()).unwrap();
-        let command_output = admittance(
-            directory_path,
-            &["run", "policies/", "pod.json", "--output", "json"],
-        )
-        .await;
+        let command_output = admittance(directory_path, &["run", "policies/", "pod.json", "--output", "json"]).await;
         assert_eq!(
             command_output.code,
             Some(code),
@@ -198,16 +180,8 @@ async fn a_constraint_denies_requests_and_its_mistakes_are_reported_with_positio
             check_output.stdout,
             check_output.stderr
         );
-        assert!(
-            check_output.stdout.contains(position),
-            "{to}: {}",
-            check_output.stdout
-        );
-        assert!(
-            check_output.stdout.contains(expected),
-            "{to}: {}",
-            check_output.stdout
-        );
+        assert!(check_output.stdout.contains(position), "{to}: {}", check_output.stdout);
+        assert!(check_output.stdout.contains(expected), "{to}: {}", check_output.stdout);
     }
 }
 
@@ -228,11 +202,7 @@ async fn all_constraints_that_deny_are_reported() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
                      "spec": {"containers": [{"name": "web", "image": "web:1"}]}});
     fs::write(directory_path.join("pod.json"), pod.to_string()).unwrap();
-    let command_output = admittance(
-        directory_path,
-        &["run", "labels.yaml", "pod.json", "--output", "json"],
-    )
-    .await;
+    let command_output = admittance(directory_path, &["run", "labels.yaml", "pod.json", "--output", "json"]).await;
     assert_eq!(
         command_output.code,
         Some(1),
@@ -244,10 +214,7 @@ async fn all_constraints_that_deny_are_reported() {
                     [pods-have-teams] these labels are missing: {\"team\"}";
     let run_report = report(&command_output);
     let refusal = &run_report["refusal"];
-    assert_eq!(
-        (&refusal["message"], &refusal["code"]),
-        (&json!(expected), &json!(403))
-    );
+    assert_eq!((&refusal["message"], &refusal["code"]), (&json!(expected), &json!(403)));
 
     // A template without constraints yields no stage, but `check` compiles its Rego code nevertheless.
     fs::write(directory_path.join("labels.yaml"), template).unwrap();
@@ -296,10 +263,7 @@ async fn templates_decide_as_in_gatekeeper() {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     fs::write(directory_path.join("namespace.json"), namespace.to_string()).unwrap();
     for (rule, code) in [(request_rule, 0), (&review_rule, 1)] {
-        let text = template(
-            ", plural: denyalls, singular: denyall, listKind: DenyAllList",
-            rule,
-        );
+        let text = template(", plural: denyalls, singular: denyall, listKind: DenyAllList", rule);
         fs::write(directory_path.join("policy.yaml"), text).unwrap();
         let command_output = admittance(directory_path, &["run", "policy.yaml", "namespace.json"]).await;
         assert_eq!(
@@ -350,7 +314,8 @@ async fn mutators_change_objects_as_in_gatekeeper() {
     let page = Page::read("docs/gatekeeper.md").yaml();
     let mutators = page.iter().find(|text| text.contains("kind: ModifySet")).unwrap();
     fs::write(directory_path.join("mutators.yaml"), mutators).unwrap();
-    let container = |image: &str, rest: Value| json!({"name": "web", "image": image, "args": ["--debug", "-v"], "x": rest});
+    let container =
+        |image: &str, rest: Value| json!({"name": "web", "image": image, "args": ["--debug", "-v"], "x": rest});
     let pod = |namespace: &str, containers: Value| {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": namespace},
                "spec": {"containers": containers}})
@@ -381,12 +346,7 @@ async fn mutators_change_objects_as_in_gatekeeper() {
     assert!(run_report.to_string().contains(mutators), "{run_report}");
 
     let command_output = run(&expected).await;
-    assert_eq!(
-        report(&command_output)["object"],
-        expected,
-        "{}",
-        command_output.stdout
-    );
+    assert_eq!(report(&command_output)["object"], expected, "{}", command_output.stdout);
     let command_output = run(&pod("kube-public", json!([]))).await;
     assert_eq!(
         report(&command_output)["object"],
@@ -404,11 +364,7 @@ async fn mutators_change_objects_as_in_gatekeeper() {
         command_output.stderr
     );
     let expected = "spec.containers is an object, where its location expects a list";
-    assert!(
-        command_output.stdout.contains(expected),
-        "{}",
-        command_output.stdout
-    );
+    assert!(command_output.stdout.contains(expected), "{}", command_output.stdout);
 }
 
 #[tokio::test]
@@ -416,23 +372,12 @@ async fn a_rego_stage_works_with_any_control_plane() {
     let directory = tempfile::tempdir().unwrap();
     let directory_path = directory.path();
     let page = Page::read("docs/gatekeeper.md").yaml();
-    let chain = page
-        .iter()
-        .find(|text| text.contains("rego:\n        text:"))
-        .unwrap();
+    let chain = page.iter().find(|text| text.contains("rego:\n        text:")).unwrap();
     fs::write(directory_path.join("chain.yaml"), chain).unwrap();
-    for (count, code, expected) in [
-        (10, 0, ""),
-        (11, 1, "group web has 11 instances, and 10 are allowed"),
-    ] {
-        let job =
-            json!({"kind": "job", "Job": {"ID": "web", "TaskGroups": [{"Name": "web", "Count": count}]}});
+    for (count, code, expected) in [(10, 0, ""), (11, 1, "group web has 11 instances, and 10 are allowed")] {
+        let job = json!({"kind": "job", "Job": {"ID": "web", "TaskGroups": [{"Name": "web", "Count": count}]}});
         fs::write(directory_path.join("job.json"), job.to_string()).unwrap();
-        let command_output = admittance(
-            directory_path,
-            &["run", "chain.yaml", "job.json", "--output", "json"],
-        )
-        .await;
+        let command_output = admittance(directory_path, &["run", "chain.yaml", "job.json", "--output", "json"]).await;
         assert_eq!(
             command_output.code,
             Some(code),
@@ -456,8 +401,7 @@ async fn a_rego_stage_works_with_any_control_plane() {
         .output()
         .await
         .unwrap();
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &*String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &*String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
         text.contains("nowhere/rego.wasm") && text.contains("ADMITTANCE_PLUGINS"),

@@ -32,9 +32,7 @@ fn expected(behaviour: Behaviour) -> ExpectedFailure {
         Behaviour::Traps => Fails("trap", "unreachable"),
         Behaviour::Panics => Fails("trap", "deliberate panic"),
         Behaviour::Exits => Fails("trap", "exit code 1"),
-        Behaviour::LoopsForever | Behaviour::FillsMemory | Behaviour::Sleeps | Behaviour::LogsWithoutEnd => {
-            RunsOn
-        }
+        Behaviour::LoopsForever | Behaviour::FillsMemory | Behaviour::Sleeps | Behaviour::LogsWithoutEnd => RunsOn,
         Behaviour::GrowsMemory => Fails("memory", "67108864"),
         Behaviour::Recurses => Fails("trap", "stack overflow"),
         Behaviour::HugePatch => Fails("output-too-large", "1048576"),
@@ -222,21 +220,11 @@ async fn call(scene: Arc<ProgramScene>, case: GuestCase) -> GuestCase {
             "nginx:1.29",
         ))
         .await;
-    assert_eq!(
-        neighbour_reply.status,
-        200,
-        "beside {name}: {}",
-        neighbour_reply.text()
-    );
+    assert_eq!(neighbour_reply.status, 200, "beside {name}: {}", neighbour_reply.text());
     if matches!(case.expected, RunsOn) {
-        assert!(
-            !request.is_finished(),
-            "{name}: the request beside it waited for it"
-        );
+        assert!(!request.is_finished(), "{name}: the request beside it waited for it");
     }
-    let stored_beside = scene
-        .stored("well-behaved-fail", &format!("beside-{name}"))
-        .unwrap();
+    let stored_beside = scene.stored("well-behaved-fail", &format!("beside-{name}")).unwrap();
     assert_eq!(
         stored_beside["metadata"]["annotations"]["well-behaved"], "true",
         "beside {name}"
@@ -258,8 +246,7 @@ async fn call(scene: Arc<ProgramScene>, case: GuestCase) -> GuestCase {
         assert_eq!(reply.status, 400, "{name}: {}", reply.text());
         assert_eq!(reply.json().unwrap()["code"], 1_405_234, "{name}");
         let message = bcs_message(&reply);
-        let beginning =
-            format!("request webhoook {name} error stage {name} of chain {name} failed ({failure}): ");
+        let beginning = format!("request webhoook {name} error stage {name} of chain {name} failed ({failure}): ");
         assert!(message.starts_with(&beginning), "{name}: {message}");
         assert!(message.contains(words), "{name}: {message}");
         assert_eq!(stored, None, "{name}: the upstream got it");
@@ -274,26 +261,16 @@ async fn call(scene: Arc<ProgramScene>, case: GuestCase) -> GuestCase {
 /// stages, and with nothing else.
 fn check_object(name: &str, sent_object: &Value, stored: &Value) {
     let mut rest = stored.clone();
-    let annotations = rest["metadata"]
-        .as_object_mut()
-        .unwrap()
-        .remove("annotations")
-        .unwrap();
+    let annotations = rest["metadata"].as_object_mut().unwrap().remove("annotations").unwrap();
     assert_eq!(&rest, sent_object, "{name}");
     assert_eq!(annotations["well-behaved"], "true", "{name}");
-    assert_eq!(
-        annotations["last"], "true",
-        "{name}: the stage after it was called"
-    );
+    assert_eq!(annotations["last"], "true", "{name}: the stage after it was called");
     assert!(annotations.get("huge").is_none(), "{name}");
 }
 
 fn check_metrics(
     GuestCase {
-        name,
-        expected,
-        policy,
-        ..
+        name, expected, policy, ..
     }: &GuestCase,
     metrics: &ScrapedMetrics,
 ) {
@@ -328,10 +305,7 @@ fn check_logs(program: &Admittance) {
         let log = program.log();
         let lines = log.iter().filter(|line| line.field("plugin") == noisy);
         assert_eq!(
-            lines
-                .clone()
-                .filter(|line| line.field("context") == "noise")
-                .count(),
+            lines.clone().filter(|line| line.field("context") == "noise").count(),
             63,
             "{noisy}"
         );
@@ -402,8 +376,7 @@ fn bad_modules() -> TempDir {
 #[tokio::test]
 async fn exploding_patches_are_refused_and_delay_no_other_request() {
     const MOST_MEMORY: u64 = 512 << 20;
-    let operations =
-        |count: usize, operation: &dyn Fn(usize) -> Value| Value::from_iter((0..count).map(operation));
+    let operations = |count: usize, operation: &dyn Fn(usize) -> Value| Value::from_iter((0..count).map(operation));
     let copy = |from: &str, to: String| json!({"op": "copy", "from": from, "path": to});
     let patches = [
         ("doubles", operations(35, &|i| copy("", format!("/b{i}")))),

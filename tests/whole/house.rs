@@ -140,22 +140,14 @@ fn dependencies_are_allowed_by_deny_toml() {
             assert_eq!(package.license.as_deref(), Some("Apache-2.0"), "{package}");
             continue;
         }
-        if !is_allowed(
-            package.license.as_deref().unwrap_or_default(),
-            &deny.licenses.allow,
-        ) {
+        if !is_allowed(package.license.as_deref().unwrap_or_default(), &deny.licenses.allow) {
             problems.push(format!("{package}: the licence {:?}", package.license));
         }
         let registry = package
             .source
             .as_deref()
             .and_then(|source| source.strip_prefix("registry+"));
-        if !registry.is_some_and(|registry| {
-            deny.sources
-                .allow_registry
-                .iter()
-                .any(|allowed| allowed == registry)
-        }) {
+        if !registry.is_some_and(|registry| deny.sources.allow_registry.iter().any(|allowed| allowed == registry)) {
             problems.push(format!("{package}: the source {:?}", package.source));
         }
         if let Some(ban) = deny.bans.deny.iter().find(|ban| ban.name == package.name) {
@@ -170,9 +162,8 @@ fn dependencies_are_allowed_by_deny_toml() {
 }
 
 fn is_allowed(license: &str, allowed_licenses: &[String]) -> bool {
-    Expression::parse_mode(license, ParseMode::LAX).is_ok_and(|expression| {
-        expression.evaluate(|requirement| allowed_licenses.contains(&requirement.to_string()))
-    })
+    Expression::parse_mode(license, ParseMode::LAX)
+        .is_ok_and(|expression| expression.evaluate(|requirement| allowed_licenses.contains(&requirement.to_string())))
 }
 
 /// Most advisories about wasmtime concern features that are not enabled here.
@@ -346,11 +337,7 @@ fn crates_depend_only_on_lower_layers() {
             // A crate may have a dev-dependency in any layer, so only other dependencies are checked.
             if dependency.path.is_some() && dependency.kind.as_deref() != Some("dev") {
                 let is_allowed_use = may_use(&package.name, &dependency.name);
-                assert!(
-                    is_allowed_use,
-                    "{} must not use {}",
-                    package.name, dependency.name
-                );
+                assert!(is_allowed_use, "{} must not use {}", package.name, dependency.name);
             }
         }
     }
@@ -370,10 +357,7 @@ const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
         "host/definitions/src/forms/kubewarden.rs",
         "policies have the grants of their document",
     ),
-    (
-        "host/definitions/src/hook/rego.rs",
-        "an inventory needs kinds to read",
-    ),
+    ("host/definitions/src/hook/rego.rs", "an inventory needs kinds to read"),
     (
         "host/driver/src/places/kubernetes.rs",
         "no chain of a namespace is limited in values",
@@ -421,14 +405,12 @@ fn capabilities_are_named_only_in_documented_source_files() {
             continue;
         }
         for (number, line) in (1..).zip(text.lines()) {
-            let used_capability = ["cluster", "http", "images", "environment"]
-                .iter()
-                .find(|capability| {
-                    ["grants", ".allow"].iter().any(|prefix| {
-                        let field = format!("{prefix}.{capability}");
-                        !line.trim_start().starts_with("//") && line.contains(&field)
-                    })
-                });
+            let used_capability = ["cluster", "http", "images", "environment"].iter().find(|capability| {
+                ["grants", ".allow"].iter().any(|prefix| {
+                    let field = format!("{prefix}.{capability}");
+                    !line.trim_start().starts_with("//") && line.contains(&field)
+                })
+            });
             assert_eq!(
                 used_capability, None,
                 "{path}:{number}: this belongs to the places in docs/architecture.md"
@@ -461,11 +443,7 @@ fn the_sdk_can_be_packaged() {
     }
     // The directory of the WIT files in the package is a symbolic link, which `cargo package` follows.
     assert!(repository().join("sdk/wit/world.wit").exists());
-    assert!(
-        fs::symlink_metadata(repository().join("sdk/wit"))
-            .unwrap()
-            .is_symlink()
-    );
+    assert!(fs::symlink_metadata(repository().join("sdk/wit")).unwrap().is_symlink());
 }
 
 /// A crate may set `doctest = false`, which saves compile time, only if its documentation contains no examples in Rust.

@@ -185,14 +185,7 @@ async fn imported_chains_decide_like_the_imported_documents() {
     // requests)
     for (system, documents, requests, result, refused_count, changed_count) in [
         ("webhooks", webhooks(port, &bundle), &pods[..], "exact", 1, 3),
-        (
-            "policies",
-            POLICIES.replace("RULE", PODS),
-            &pods[..],
-            "differs",
-            1,
-            3,
-        ),
+        ("policies", POLICIES.replace("RULE", PODS), &pods[..], "differs", 1, 3),
         ("kubewarden", kubewarden(), &pods[..], "exact", 3, 1),
         ("sidecar-set", SIDECAR_SET.to_owned(), &pods[..], "exact", 0, 1),
         ("bcs", bcs(port, &bundle), &applications[..], "differs", 0, 1),
@@ -201,14 +194,7 @@ async fn imported_chains_decide_like_the_imported_documents() {
         write(&directory, "documents.yaml", &documents);
         let list = json!({"apiVersion": "v1", "kind": "List", "items": requests});
         write(&directory, "requests.json", list.to_string());
-        let arguments = [
-            "import",
-            "documents.yaml",
-            "--to",
-            "imported.yaml",
-            "--output",
-            "json",
-        ];
+        let arguments = ["import", "documents.yaml", "--to", "imported.yaml", "--output", "json"];
         let imported = admittance(&directory, &arguments).await;
         assert_eq!(
             imported.code,
@@ -256,10 +242,7 @@ async fn import_overwrites_a_file_only_with_force() {
 
     let dry = admittance(&directory, &import_arguments(&["--dry-run"])).await;
     assert_eq!((dry.code, output_text()), (Some(0), None), "{}", dry.stderr);
-    for expected in [
-        "SidecarSet/logs  exact   kruise-sidecarset-logs",
-        "nothing was written",
-    ] {
+    for expected in ["SidecarSet/logs  exact   kruise-sidecarset-logs", "nothing was written"] {
         assert!(dry.stdout.contains(expected), "{}", dry.stdout);
     }
     let first = admittance(&directory, &import_arguments(&[])).await;
@@ -293,10 +276,7 @@ async fn import_overwrites_a_file_only_with_force() {
         "{}",
         partly.stdout
     );
-    for (document, report) in [
-        ("", ": metadata.name"),
-        ("apiVersion: v1\nkind: Pod\n", "passed over"),
-    ] {
+    for (document, report) in [("", ": metadata.name"), ("apiVersion: v1\nkind: Pod\n", "passed over")] {
         let invalid = SIDECAR_SET.replace("name: logs }\nspec", "name: Logs }\nspec");
         write(
             &directory,
@@ -335,9 +315,9 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
     );
     let check_output = admittance(&directory, &["check", "set.yaml"]).await;
     assert!(
-        check_output.stdout.contains(
-            "warning: set.yaml:7:19: spec.updateStrategy: containers are injected when a Pod is created"
-        ),
+        check_output
+            .stdout
+            .contains("warning: set.yaml:7:19: spec.updateStrategy: containers are injected when a Pod is created"),
         "{}",
         check_output.stdout
     );
@@ -356,9 +336,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
         check_output.stdout
     );
     assert!(
-        check_output
-            .stdout
-            .contains("the SidecarSet has no volume \"none\""),
+        check_output.stdout.contains("the SidecarSet has no volume \"none\""),
         "{}",
         check_output.stdout
     );
@@ -407,13 +385,7 @@ async fn a_canary_sidecar_set_is_injected_in_place_of_its_base_set() {
                          "spec": {"containers": [{"name": "web", "image": "web:1", "env": [{"name": "A", "value": "1"}]}]}});
         write(&directory, "pod.json", pod.to_string());
         let run_output = admittance(&directory, &["run", "sets.yaml", "pod.json", "--output", "json"]).await;
-        assert_eq!(
-            run_output.code,
-            Some(0),
-            "{}{}",
-            run_output.stdout,
-            run_output.stderr
-        );
+        assert_eq!(run_output.code, Some(0), "{}{}", run_output.stdout, run_output.stderr);
         let report: Value = serde_json::from_str(&run_output.stdout).unwrap();
         let containers = report["object"]["spec"]["containers"].as_array().unwrap().iter();
         let names: Value = containers.map(|container| container["name"].clone()).collect();
@@ -467,13 +439,11 @@ async fn import_reads_policies_stored_in_a_cluster() {
             let rego = "package labels\nviolation[{\"msg\": \"no\"}] { false }";
             let targets = json!([{"target": "admission.k8s.gatekeeper.sh", "rego": rego}]);
             let spec = json!({"crd": {"spec": {"names": {"kind": "Labels"}}}, "targets": targets});
-            Some(
-                json!({"items": [{"metadata": {"name": "labels"}, "spec": spec, "status": {"created": true}}]}),
-            )
+            Some(json!({"items": [{"metadata": {"name": "labels"}, "spec": spec, "status": {"created": true}}]}))
         }
-        "/apis/constraints.gatekeeper.sh/v1beta1/labels" => Some(
-            json!({"items": [{"metadata": {"name": "owners"}, "spec": {}, "status": {"totalViolations": 1}}]}),
-        ),
+        "/apis/constraints.gatekeeper.sh/v1beta1/labels" => {
+            Some(json!({"items": [{"metadata": {"name": "owners"}, "spec": {}, "status": {"totalViolations": 1}}]}))
+        }
         "/apis/mutations.gatekeeper.sh/v1beta1/assignmetadata" => Some(json!({"items": [{
             "metadata": {"name": "owner", "generation": 1}, "spec": {"location": "metadata.labels.owner",
             "parameters": {"assign": {"value": "a"}}}, "status": {"byPod": []}}]})),
@@ -541,11 +511,7 @@ async fn import_reads_policies_stored_in_a_cluster() {
             .body(Full::new(Bytes::from(body)))
             .unwrap())
     });
-    write(
-        &directory,
-        "kubeconfig",
-        kubeconfig(refusing.await.port(), &bundle),
-    );
+    write(&directory, "kubeconfig", kubeconfig(refusing.await.port(), &bundle));
     let refused = admittance(&directory, &["import", "--kubeconfig", "kubeconfig", "--dry-run"]).await;
     assert_eq!(refused.code, Some(2), "{}", refused.stdout);
     assert!(

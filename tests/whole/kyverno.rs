@@ -125,10 +125,7 @@ async fn kyverno_policies_run_with_lookups_exceptions_and_pod_controllers() {
         let report = report(&command_output);
         match refusal {
             Some(message) => assert!(
-                report["refusal"]["message"]
-                    .as_str()
-                    .unwrap()
-                    .starts_with(message),
+                report["refusal"]["message"].as_str().unwrap().starts_with(message),
                 "{report}"
             ),
             None => assert_eq!(report["object"]["spec"]["hostname"], "a", "{report}"),
@@ -220,23 +217,14 @@ async fn kyverno_tests_run_unchanged() {
         command_output.stdout,
         command_output.stderr
     );
-    assert_eq!(
-        report(&command_output)["passed"],
-        json!(8),
-        "{}",
-        command_output.stdout
-    );
+    assert_eq!(report(&command_output)["passed"], json!(8), "{}", command_output.stdout);
 
     for (selector, expected) in [
         ("policy=trusted-*, resource=bad", 2),
         ("rule=x,resource=shop/o?d", 2),
         ("policy=run", 0),
     ] {
-        let command_output = admittance(
-            directory_path,
-            &["test", "./", "-t", selector, "--output", "json"],
-        )
-        .await;
+        let command_output = admittance(directory_path, &["test", "./", "-t", selector, "--output", "json"]).await;
         match expected {
             0 => assert!(
                 command_output
@@ -255,11 +243,7 @@ async fn kyverno_tests_run_unchanged() {
     }
     let command_output = admittance(directory_path, &["test", "./", "-t", "name=a"]).await;
     let expected = "`name=a` is not `policy=NAME`, `rule=NAME` or `resource=NAME`";
-    assert!(
-        command_output.stderr.contains(expected),
-        "{}",
-        command_output.stderr
-    );
+    assert!(command_output.stderr.contains(expected), "{}", command_output.stderr);
 
     let failing_results = "
   - { policy: trusted-registries, kind: Pod, resources: [good], result: fail }

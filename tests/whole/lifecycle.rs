@@ -77,14 +77,8 @@ async fn the_first_signal_lets_requests_in_flight_finish() {
     let gate = upstream.close();
     let pending_reply = in_flight(&upstream, &program).await;
     begin_shutdown(&mut program).await;
-    assert_eq!(
-        client.get(&program.admin_url("/readyz")).await.unwrap().status,
-        503
-    );
-    assert_eq!(
-        client.get(&program.admin_url("/healthz")).await.unwrap().status,
-        200
-    );
+    assert_eq!(client.get(&program.admin_url("/readyz")).await.unwrap().status, 503);
+    assert_eq!(client.get(&program.admin_url("/healthz")).await.unwrap().status, 200);
     assert!(!pending_reply.is_finished());
 
     drop(gate);
@@ -103,28 +97,21 @@ async fn the_first_signal_lets_requests_in_flight_finish() {
 #[tokio::test]
 async fn the_second_signal_aborts_requests_in_flight() {
     let ProgramScene {
-        upstream,
-        mut program,
-        ..
+        upstream, mut program, ..
     } = ProgramScene::bcs(&chain()).await;
     let _gate = upstream.close();
     let pending_reply = in_flight(&upstream, &program).await;
     begin_shutdown(&mut program).await;
     program.terminate().unwrap();
     assert_eq!(program.wait_for_end().await.unwrap().code(), Some(1));
-    assert!(
-        pending_reply.await.unwrap().is_err(),
-        "there was no reply to give"
-    );
+    assert!(pending_reply.await.unwrap().is_err(), "there was no reply to give");
 }
 
 #[tokio::test]
 async fn the_shutdown_timeout_aborts_requests_in_flight() {
     let config = format!("{BCS}limits: {{ shutdownTimeout: 50ms }}\n");
     let ProgramScene {
-        upstream,
-        mut program,
-        ..
+        upstream, mut program, ..
     } = ProgramScene::configured(&config, &chain()).await;
     let _gate = upstream.close();
     let pending_reply = in_flight(&upstream, &program).await;
@@ -156,10 +143,7 @@ async fn a_request_beyond_the_concurrency_limit_is_refused_at_once() {
         != Some(0.0)
     {}
     assert_eq!(
-        scene
-            .create(&application("shop", "third", "nginx:1.29"))
-            .await
-            .status,
+        scene.create(&application("shop", "third", "nginx:1.29")).await.status,
         200
     );
 }
@@ -190,15 +174,8 @@ spec:
     ))
     .await;
     let before = scene.program.metrics().await.unwrap();
-    for (name, image, status) in [
-        ("a", "nginx:1", 200),
-        ("b", "nginx:1", 200),
-        ("c", "nginx:latest", 400),
-    ] {
-        assert_eq!(
-            scene.create(&application("shop", name, image)).await.status,
-            status
-        );
+    for (name, image, status) in [("a", "nginx:1", 200), ("b", "nginx:1", 200), ("c", "nginx:latest", 400)] {
+        assert_eq!(scene.create(&application("shop", name, image)).await.status, status);
     }
     check_counters_begin_at_zero(&before);
     let metrics = scene.program.metrics().await.unwrap();
@@ -274,16 +251,8 @@ fn check_counters_begin_at_zero(metrics: &ScrapedMetrics) {
         // The stage `audited` has the failure policy `Fail`, but it is in Audit mode. So its failures are counted as
         // ignored, like those of a stage with the failure policy `Ignore`.
         for (stage, policy) in [("changes", "Fail"), ("fails", "Ignore"), ("audited", "Ignore")] {
-            let labels = [
-                ("stage", stage),
-                ("policy", policy),
-                ("failure", failure.as_str()),
-            ];
-            assert_eq!(
-                metrics.sum(failures, &labels),
-                can_fail.then_some(0.0),
-                "{labels:?}"
-            );
+            let labels = [("stage", stage), ("policy", policy), ("failure", failure.as_str())];
+            assert_eq!(metrics.sum(failures, &labels), can_fail.then_some(0.0), "{labels:?}");
         }
     }
     let table: [(&str, &[(&str, &str)]); 13] = [
@@ -294,22 +263,10 @@ fn check_counters_begin_at_zero(metrics: &ScrapedMetrics) {
         ("admittance_write_failures_total", &[("directory", "store")]),
         ("admittance_http_requests_shed_total", &[]),
         ("admittance_http_bodies_refused_total", &[]),
-        (
-            "admittance_http_stalled_total",
-            &[("who", "client"), ("how", "idle")],
-        ),
-        (
-            "admittance_http_stalled_total",
-            &[("who", "client"), ("how", "slow")],
-        ),
-        (
-            "admittance_http_stalled_total",
-            &[("who", "upstream"), ("how", "idle")],
-        ),
-        (
-            "admittance_http_stalled_total",
-            &[("who", "tunnel"), ("how", "idle")],
-        ),
+        ("admittance_http_stalled_total", &[("who", "client"), ("how", "idle")]),
+        ("admittance_http_stalled_total", &[("who", "client"), ("how", "slow")]),
+        ("admittance_http_stalled_total", &[("who", "upstream"), ("how", "idle")]),
+        ("admittance_http_stalled_total", &[("who", "tunnel"), ("how", "idle")]),
         ("admittance_http_upstream_errors_total", &[("reason", "timeout")]),
         ("admittance_http_upstream_connect_failures_total", &[]),
     ];
@@ -318,11 +275,7 @@ fn check_counters_begin_at_zero(metrics: &ScrapedMetrics) {
     }
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     assert_eq!(metrics.sum("admittance_build_info", &version), Some(1.0));
-    for name in [
-        "process_resident_memory_bytes",
-        "process_open_fds",
-        "process_threads",
-    ] {
+    for name in ["process_resident_memory_bytes", "process_open_fds", "process_threads"] {
         assert!(metrics.sum(name, &[]) > Some(1.0), "{name}");
     }
 }
@@ -339,11 +292,7 @@ async fn from_store(config: &Path, store: &Path) -> Vec<bool> {
         .unwrap();
     let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
     let body = application("shop", "web", "nginx:1.29").to_string();
-    let reply = Client::new()
-        .unwrap()
-        .bcs(Method::POST, &url, body)
-        .await
-        .unwrap();
+    let reply = Client::new().unwrap().bcs(Method::POST, &url, body).await.unwrap();
     assert_eq!(
         reply.json().unwrap()["data"]["metadata"]["annotations"]["well-behaved"],
         "true"
@@ -419,11 +368,7 @@ async fn a_plugin_is_compiled_again_only_if_its_store_entry_is_damaged() {
             fs::write(&file, bytes).unwrap();
         }
         assert_eq!(from_store(&config, &store).await, [false], "{name}");
-        assert_eq!(
-            from_store(&config, &store).await,
-            [true],
-            "{name}: it was put right"
-        );
+        assert_eq!(from_store(&config, &store).await, [true], "{name}: it was put right");
     }
 }
 
@@ -447,12 +392,7 @@ log: {{ level: loud }}
 "
         ),
     );
-    let finished = Serve::new(&config)
-        .unwrap()
-        .listen(address)
-        .finish()
-        .await
-        .unwrap();
+    let finished = Serve::new(&config).unwrap().listen(address).finish().await.unwrap();
     assert_eq!(finished.code, Some(2), "{}", finished.stderr);
     for (line, words) in [
         (1, "listen.tls"),
@@ -540,11 +480,7 @@ async fn the_exit_code_says_whether_a_restart_may_help() {
         "far.yaml",
         chain("plugin: { source: \"https://127.0.0.1:1/a.wasm\" }"),
     );
-    let wrong = write(
-        &directory,
-        "wrong.yaml",
-        chain("plugin: { sauce: \"file:a.wasm\" }"),
-    );
+    let wrong = write(&directory, "wrong.yaml", chain("plugin: { sauce: \"file:a.wasm\" }"));
     let object = write(
         &directory,
         "object.json",
@@ -641,10 +577,7 @@ async fn the_admin_port_is_open_from_the_start() {
     }
     server.slow_down(Duration::ZERO);
     program.until_serving().await.unwrap();
-    let prepared = program
-        .log()
-        .iter()
-        .any(|line| line.message() == "preparing a plugin");
+    let prepared = program.log().iter().any(|line| line.message() == "preparing a plugin");
     assert!(prepared);
     let ready = client.get(&program.admin_url("/readyz")).await.unwrap();
     let status = program.status().await.unwrap();

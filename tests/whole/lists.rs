@@ -72,9 +72,7 @@ fn rows(audit_output: &FinishedProgram) -> Vec<[String; 3]> {
     let report: Value = serde_json::from_str(&audit_output.stdout).unwrap();
     let findings = report["findings"].as_array().unwrap().iter();
     findings
-        .map(|finding| {
-            ["name", "namespace", "verdict"].map(|field| finding[field].as_str().unwrap().to_owned())
-        })
+        .map(|finding| ["name", "namespace", "verdict"].map(|field| finding[field].as_str().unwrap().to_owned()))
         .collect()
 }
 
@@ -117,31 +115,15 @@ fn nomad_files(directory: &TempDir, port: u16, token: &str) {
         .replace("http://127.0.0.1:4646", &format!("http://127.0.0.1:{port}"));
     let headers = "# headers: { X-Nomad-Token: nomad.token }";
     assert!(config.contains(headers));
-    write(
-        directory,
-        "admittance.yaml",
-        config.replace(headers, &headers[2..]),
-    );
+    write(directory, "admittance.yaml", config.replace(headers, &headers[2..]));
     let token = write(directory, "nomad.token", token);
     fs::set_permissions(token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     fs::create_dir(directory.path().join("chains")).unwrap();
-    write(
-        directory,
-        "chains/jobs.yaml",
-        chains("jobs", "object.Priority <= 60"),
-    );
+    write(directory, "chains/jobs.yaml", chains("jobs", "object.Priority <= 60"));
 }
 
 async fn audit(directory: &TempDir, arguments: &[&str]) -> FinishedProgram {
-    let all = [
-        "audit",
-        "--config",
-        "admittance.yaml",
-        "--rate",
-        "1000",
-        "--page",
-        "2",
-    ];
+    let all = ["audit", "--config", "admittance.yaml", "--rate", "1000", "--page", "2"];
     admittance(directory, &[&all[..], arguments].concat()).await
 }
 
@@ -199,9 +181,7 @@ async fn nomad_jobs_are_audited() {
     let volumes_output = audit(&directory, &["--resource", "volumes"]).await;
     assert_eq!(volumes_output.code, Some(2), "{}", volumes_output.stdout);
     assert!(
-        volumes_output
-            .stderr
-            .contains("no list has volumes; they have jobs"),
+        volumes_output.stderr.contains("no list has volumes; they have jobs"),
         "{}",
         volumes_output.stderr
     );
@@ -235,11 +215,7 @@ async fn a_list_that_nomad_refuses_is_reported() {
     let config = fs::read_to_string(directory.path().join("admittance.yaml")).unwrap();
     let (before, rest) = config.split_once("  lists:\n").unwrap();
     let (_, after) = rest.split_once("\ndialect:").unwrap();
-    write(
-        &directory,
-        "admittance.yaml",
-        format!("{before}\ndialect:{after}"),
-    );
+    write(&directory, "admittance.yaml", format!("{before}\ndialect:{after}"));
     let no_lists_output = audit(&directory, &[]).await;
     assert_eq!(no_lists_output.code, Some(2), "{}", no_lists_output.stdout);
     assert!(

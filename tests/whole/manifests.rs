@@ -79,11 +79,7 @@ impl PrintedManifests {
     async fn from_definitions(definitions: &str, arguments: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = write(&directory, "pods.yaml", definitions);
-        Self::in_directory(
-            directory,
-            &format!("--definitions {} {arguments}", file.display()),
-        )
-        .await
+        Self::in_directory(directory, &format!("--definitions {} {arguments}", file.display())).await
     }
 
     async fn in_directory(directory: TempDir, arguments: &str) -> Self {
@@ -105,9 +101,8 @@ impl PrintedManifests {
 
     /// Returns the only object of this kind whose name ends with `name`. Panics if there is none or more than one.
     fn object(&self, kind: &str, name: &str) -> &Value {
-        let is_wanted = |object: &&Value| {
-            object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(name)
-        };
+        let is_wanted =
+            |object: &&Value| object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(name);
         let matching_objects: Vec<_> = self.objects.iter().filter(is_wanted).collect();
         assert_eq!(matching_objects.len(), 1, "{kind} {name}");
         matching_objects[0]
@@ -126,10 +121,7 @@ impl PrintedManifests {
     fn mount(&self, root: &Path) {
         let volumes = self.pod()["volumes"].as_array().unwrap();
         for mount in self.pod()["containers"][0]["volumeMounts"].as_array().unwrap() {
-            let volume = volumes
-                .iter()
-                .find(|volume| volume["name"] == mount["name"])
-                .unwrap();
+            let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
             let folder = root.join(mount["mountPath"].as_str().unwrap().trim_start_matches('/'));
             fs::create_dir_all(&folder).unwrap();
             for (name, bytes) in self.files(volume) {
@@ -181,12 +173,7 @@ async fn serve(root: &Path) -> Admittance {
 
 fn decoded(data: &Value) -> impl Iterator<Item = (String, Vec<u8>)> {
     let fields = data.as_object().into_iter().flatten();
-    fields.map(|(key, value)| {
-        (
-            key.clone(),
-            BASE64_STANDARD.decode(value.as_str().unwrap()).unwrap(),
-        )
-    })
+    fields.map(|(key, value)| (key.clone(), BASE64_STANDARD.decode(value.as_str().unwrap()).unwrap()))
 }
 
 /// Parses the YAML documents of a text with the program's own parser.

@@ -45,10 +45,7 @@ async fn a_plugin_sends_requests_to_a_granted_server() {
             "other-path",
             format!("add the path to `paths` of `{origin}` in `allow.http` of the stage"),
         ),
-        (
-            "other-origin",
-            format!("add `{origin}` to `allow.http` of the stage"),
-        ),
+        ("other-origin", format!("add `{origin}` to `allow.http` of the stage")),
     ] {
         let reply = scene.create(&application(namespace, "web", "nginx:1")).await;
         let message = bcs_message(&reply);

@@ -117,9 +117,7 @@ impl Teams {
 
     fn get(&self, name: &str) -> Option<Value> {
         let teams = self.teams();
-        teams
-            .get(&format!("/v1/teams/{name}"))
-            .map(|(_, team)| team.clone())
+        teams.get(&format!("/v1/teams/{name}")).map(|(_, team)| team.clone())
     }
 
     fn take_writes(&self) -> Vec<(HeaderMap, String)> {
@@ -233,24 +231,13 @@ impl PatchScene {
         }
     }
 
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        headers: &[(header::HeaderName, &str)],
-        body: &str,
-    ) -> Reply {
-        let request = http::Request::builder()
-            .method(method)
-            .uri(self.program.url(path));
+    async fn send(&self, method: Method, path: &str, headers: &[(header::HeaderName, &str)], body: &str) -> Reply {
+        let request = http::Request::builder().method(method).uri(self.program.url(path));
         let authorized = request.header(header::AUTHORIZATION, "Bearer secret");
         let request = headers
             .iter()
             .fold(authorized, |request, (name, value)| request.header(name, *value));
-        self.client
-            .send(request.body(body.to_owned()).unwrap())
-            .await
-            .unwrap()
+        self.client.send(request.body(body.to_owned()).unwrap()).await.unwrap()
     }
 
     async fn patch(&self, name: &str, content_type: &str, body: &str) -> Reply {
@@ -420,14 +407,7 @@ async fn chains_see_the_stored_object_of_updates_and_deletions() {
             "it is protected",
         ),
         ("a team", Method::DELETE, "/v1/teams/new", "", 204, ""),
-        (
-            "no team",
-            Method::DELETE,
-            "/v1/teams/new",
-            "",
-            404,
-            "no such team",
-        ),
+        ("no team", Method::DELETE, "/v1/teams/new", "", 404, "no such team"),
     ] {
         let reply = scene.send(method, path, &[], body).await;
         assert_eq!(reply.status, status, "{case}: {}", reply.text());
@@ -491,13 +471,7 @@ async fn a_write_is_refused_if_the_object_changed_after_it_was_read() {
     })
     .await;
     for method in [Method::PATCH, Method::PUT, Method::DELETE] {
-        for if_match in [
-            None,
-            Some("*"),
-            Some("\"1\""),
-            Some("\"1\", \"2\""),
-            Some("\"2\""),
-        ] {
+        for if_match in [None, Some("*"), Some("\"1\""), Some("\"1\", \"2\""), Some("\"2\"")] {
             let stored = json!({"owner": "ann", "size": 5});
             scene.server.put("web", stored.clone());
             let headers: Vec<_> = if_match.iter().map(|value| (header::IF_MATCH, *value)).collect();
@@ -525,13 +499,7 @@ async fn check_rejects_patch_on_a_route_without_the_keys_get_and_partial() {
         let config = TEAMS.replace("get: { pointer: /data }", get);
         write(&directory, "admittance.yaml", config);
         let checked = admittance(&directory, &["check", "--config", "admittance.yaml"]).await;
-        assert_eq!(
-            checked.code,
-            Some(code),
-            "{get}: {}{}",
-            checked.stdout,
-            checked.stderr
-        );
+        assert_eq!(checked.code, Some(code), "{get}: {}{}", checked.stdout, checked.stderr);
         let text = format!("{}{}", checked.stdout, checked.stderr);
         assert!(text.contains(expected), "{get}: {text}");
     }

@@ -62,14 +62,7 @@ async fn kubernetes_policies_run_unchanged() {
     // validations are evaluated, expected output)
     for (replicas, labels, cluster, code, is_evaluated, expected) in [
         (5, json!({}), &cluster[..], 0, true, ""),
-        (
-            6,
-            json!({}),
-            &cluster[..],
-            1,
-            true,
-            "at most 5 replicas are allowed",
-        ),
+        (6, json!({}), &cluster[..], 1, true, "at most 5 replicas are allowed"),
         (6, json!({"exempt": "yes"}), &cluster[..], 0, false, ""),
         (
             6,
@@ -93,11 +86,7 @@ async fn kubernetes_policies_run_unchanged() {
             deployment(replicas, &labels).to_string(),
         )
         .unwrap();
-        let arguments = [
-            &["run", "chains/", "deployment.json", "--output", "json"][..],
-            cluster,
-        ]
-        .concat();
+        let arguments = [&["run", "chains/", "deployment.json", "--output", "json"][..], cluster].concat();
         let output = admittance(directory_path, &arguments).await;
         assert_eq!(
             output.code,
@@ -118,23 +107,9 @@ async fn kubernetes_policies_run_unchanged() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
                      "spec": {"containers": [{"name": "web", "image": "web:1"}]}});
     fs::write(directory_path.join("pod.json"), pod.to_string()).unwrap();
-    let pod_output = admittance(
-        directory_path,
-        &["run", "chains/", "pod.json", "--output", "json"],
-    )
-    .await;
-    assert_eq!(
-        pod_output.code,
-        Some(0),
-        "{}{}",
-        pod_output.stdout,
-        pod_output.stderr
-    );
-    for expected in [
-        "registry.example.com/proxy:1.2",
-        "example.com/proxy",
-        "restartPolicy",
-    ] {
+    let pod_output = admittance(directory_path, &["run", "chains/", "pod.json", "--output", "json"]).await;
+    assert_eq!(pod_output.code, Some(0), "{}{}", pod_output.stdout, pod_output.stderr);
+    for expected in ["registry.example.com/proxy:1.2", "example.com/proxy", "restartPolicy"] {
         assert!(pod_output.stdout.contains(expected), "{}", pod_output.stdout);
     }
 }
@@ -157,10 +132,7 @@ async fn a_stage_with_expressions_needs_no_module() {
         .iter()
         .map(|stage| (stage.hook.kind.as_str(), stage.hook.text("expressions")))
         .collect();
-    assert_eq!(
-        hooks,
-        [("cel", Some("1 mutation")), ("cel", Some("1 validation"))]
-    );
+    assert_eq!(hooks, [("cel", Some("1 mutation")), ("cel", Some("1 validation"))]);
     for (replicas, code, expected) in [
         (3, 0, r#""team": "unknown""#),
         (6, 1, "at most 5 replicas are allowed, not 6"),

@@ -188,9 +188,7 @@ async fn the_scheduler_gets_applications_in_the_spelling_of_bcs() {
     let scene = ProgramScene::configured(&format!("{BCS}{resolve}"), &chain).await;
     let path = "/mesosdriver/v4/namespaces/shop/applications";
     check(&scene, &APPLICATIONS, Method::POST, path, |name| {
-        format!(
-            r#"{{"apiVersion":"v4","Kind":"application","METADATA":{{"name":"{name}","namespace":"shop"}}}}"#
-        )
+        format!(r#"{{"apiVersion":"v4","Kind":"application","METADATA":{{"name":"{name}","namespace":"shop"}}}}"#)
     })
     .await;
 }
@@ -215,8 +213,7 @@ async fn kubernetes_gets_patches_in_the_spelling_of_its_objects() {
     let server = Server::start(&resolve, &chain).await;
     for (name, _, expected) in &PODS {
         let mut review = POD.review(name);
-        let object =
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}});
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}});
         review["request"]["name"] = json!(name);
         review["request"]["namespace"] = json!("shop");
         review["request"]["object"] = object;

@@ -54,10 +54,7 @@ impl ProgramScene {
         let config = write(&directory, "admittance.yaml", config);
         write(&directory, "chains.yaml", chains);
         let upstream = FakeUpstream::start().await.unwrap();
-        let mut serve = Serve::new(config)
-            .unwrap()
-            .upstream(&upstream.url())
-            .store(store());
+        let mut serve = Serve::new(config).unwrap().upstream(&upstream.url()).store(store());
         for (name, value) in variables {
             serve = serve.variable(name, value);
         }
@@ -91,11 +88,7 @@ impl ProgramScene {
     /// Returns the object with this namespace and name that the upstream server received, which must be at most one.
     pub(crate) fn stored(&self, namespace: &str, name: &str) -> Option<Value> {
         let requests = self.upstream.requests_for(namespace, name);
-        assert!(
-            requests.len() < 2,
-            "{namespace}/{name} came {} times",
-            requests.len()
-        );
+        assert!(requests.len() < 2, "{namespace}/{name} came {} times", requests.len());
         requests.first().map(|request| request.json().unwrap())
     }
 }

@@ -42,9 +42,8 @@ impl TracedDriver {
             answer(request)
         })
         .await;
-        let config = format!(
-            "{BCS}{additions}webhooks:\n  resolve: {{ hook.hooks: \"{hook}\", hook.hooks.svc: \"{hook}\" }}\n"
-        );
+        let config =
+            format!("{BCS}{additions}webhooks:\n  resolve: {{ hook.hooks: \"{hook}\", hook.hooks.svc: \"{hook}\" }}\n");
         let chains = format!(
             "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -71,10 +70,7 @@ spec:
     }
 
     async fn create(&self, name: &str, headers: &[(&str, &str)]) -> Reply {
-        let url = self
-            .scene
-            .program
-            .url("/mesosdriver/v4/namespaces/shop/applications");
+        let url = self.scene.program.url("/mesosdriver/v4/namespaces/shop/applications");
         let mut request = Request::post(url)
             .header("bcs-clusterid", "BCS-MESOS-10001")
             .header("x-request-id", name);
@@ -145,10 +141,7 @@ async fn a_trace_id_is_passed_on_and_is_in_every_log_line() {
     // Two requests were sent, and each was sent on to two webhooks. The first request was allowed, so it was also sent
     // to the upstream server. That makes five headers.
     assert_eq!(traced.header_values("traceparent"), vec![Some(parent); 5]);
-    assert_eq!(
-        traced.header_values("tracestate"),
-        vec![Some("a=1,b=2".to_owned()); 5]
-    );
+    assert_eq!(traced.header_values("tracestate"), vec![Some("a=1,b=2".to_owned()); 5]);
     for (uid, least) in [("good", 1), ("bad", 2)] {
         let lines = traced.log_of(uid).await;
         assert!(lines.len() >= least, "{lines:?}");
@@ -179,10 +172,7 @@ async fn no_trace_is_passed_on_without_a_valid_parent() {
 }
 
 fn export(collector: &TestCollector, additions: &str) -> String {
-    format!(
-        "tracing: {{ endpoint: \"http://{}\"{additions} }}\n",
-        collector.address
-    )
+    format!("tracing: {{ endpoint: \"http://{}\"{additions} }}\n", collector.address)
 }
 
 /// Returns the ID of the trace and the ID of the span in the value of a header `traceparent`.
@@ -240,19 +230,13 @@ async fn spans_reach_a_collector_with_their_parents() {
     for (traceparent, caller) in traced.header_values("traceparent").into_iter().zip(callers) {
         assert_eq!(ids(&traceparent.unwrap()), [TRACE, caller.as_str()]);
     }
-    assert_eq!(
-        traced.header_values("tracestate"),
-        vec![Some("a=1".to_owned()); 3]
-    );
+    assert_eq!(traced.header_values("tracestate"), vec![Some("a=1".to_owned()); 3]);
     for span in &spans {
         assert_eq!(hex::encode(&span.trace_id), TRACE, "{}", span.name);
         assert!(span.end_time_unix_nano >= span.start_time_unix_nano);
     }
     assert_eq!(exports[0].headers["authorization"], "Bearer secret");
-    assert_eq!(
-        attribute(&exports[0].resource.attributes, "service.name"),
-        "admittance"
-    );
+    assert_eq!(attribute(&exports[0].resource.attributes, "service.name"), "admittance");
     for line in traced.log_of("good").await {
         assert_eq!(span_or_own(&line, "trace_id"), TRACE, "{}", line.text);
     }
@@ -319,9 +303,7 @@ async fn a_trace_that_is_not_sampled_is_not_exported() {
 
 async fn span_count(traced: &TracedDriver, result: &str) -> f64 {
     let metrics = traced.scene.program.metrics().await.unwrap();
-    metrics
-        .sum("admittance_spans_total", &[("result", result)])
-        .unwrap()
+    metrics.sum("admittance_spans_total", &[("result", result)]).unwrap()
 }
 
 /// Waits until at least one span is counted with this result. The count follows shortly after the log line.
@@ -340,10 +322,7 @@ async fn a_failing_collector_delays_no_request() {
     let collector = TestCollector::start(Manner::Hangs).await;
     let mut traced = TracedDriver::start_with(
         &export(&collector, ", timeout: 500ms"),
-        &[
-            ("OTEL_BSP_MAX_QUEUE_SIZE", "20"),
-            ("OTEL_BSP_SCHEDULE_DELAY", "100"),
-        ],
+        &[("OTEL_BSP_MAX_QUEUE_SIZE", "20"), ("OTEL_BSP_SCHEDULE_DELAY", "100")],
     )
     .await;
     // As the collector hangs, spans fill the queue, until the program has to drop one.
@@ -363,12 +342,7 @@ async fn a_failing_collector_delays_no_request() {
     collector.behaves(Manner::Accepts);
     let is_end = |line: &ProgramLogLine| line.message().contains("accepts spans again");
     assert_eq!(traced.create("accepted", &[]).await.status, 200);
-    traced
-        .scene
-        .program
-        .until_logged("the end", is_end)
-        .await
-        .unwrap();
+    traced.scene.program.until_logged("the end", is_end).await.unwrap();
     until_counted(&traced, "exported").await;
 }
 
@@ -386,9 +360,6 @@ async fn environment_variables_can_enable_the_export_of_spans() {
     assert_eq!(traced.create("good", &[]).await.status, 200);
     traced.scene.program.terminate().unwrap();
     let exports = collector.until(|spans| spans.len() >= 7).await;
-    assert_eq!(
-        attribute(&exports[0].resource.attributes, "service.name"),
-        "hooks"
-    );
+    assert_eq!(attribute(&exports[0].resource.attributes, "service.name"), "hooks");
     traced.scene.program.wait_without_timeout().await.unwrap();
 }

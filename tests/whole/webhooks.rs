@@ -362,11 +362,7 @@ fn resolve(hook: SocketAddr, away: SocketAddr) -> String {
 }
 
 async fn closed_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap()
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
 #[tokio::test]
@@ -426,10 +422,7 @@ spec:
     let log = scene.program.log();
     let dropped: Vec<_> = log
         .iter()
-        .filter(|line| {
-            line.message()
-                .contains("audit annotations of a webhook are dropped")
-        })
+        .filter(|line| line.message().contains("audit annotations of a webhook are dropped"))
         .map(|line| (&line.fields()["dropped"], line.field("key")))
         .collect();
     let number = json!(INVALID_KEYS);
@@ -473,8 +466,7 @@ async fn check(scene: &ProgramScene, name: &str, policy: &str, expected: Expecte
                 "{namespace}: {}",
                 reply.text()
             );
-            let beginning =
-                format!("request webhoook hook error stage hook of chain {namespace} failed ({failure}): ");
+            let beginning = format!("request webhoook hook error stage hook of chain {namespace} failed ({failure}): ");
             assert!(message().starts_with(&beginning), "{namespace}: {}", message());
             assert!(message().contains(words), "{namespace}: {}", message());
         }
@@ -484,11 +476,7 @@ async fn check(scene: &ProgramScene, name: &str, policy: &str, expected: Expecte
         assert!(warning.contains("mind the gap"), "{namespace}: {warning}");
     }
     if let Fails(failure, _) = expected {
-        let labels = [
-            ("chain", namespace.as_str()),
-            ("failure", failure),
-            ("policy", policy),
-        ];
+        let labels = [("chain", namespace.as_str()), ("failure", failure), ("policy", policy)];
         let metrics = scene.program.metrics().await.unwrap();
         assert_eq!(
             metrics.sum("admittance_stage_failures_total", &labels),
@@ -617,11 +605,7 @@ async fn the_listener_serves_tls_and_checks_client_certificates() {
         let tls = format!("tls: {{ certificate: ours/localhost.pem, key: ours/localhost.key{client_ca} }}");
         let config = format!("listen: {{ {tls} }}\n{}", crate::scene::BCS);
         write(&directory, "chains.yaml", "");
-        let config = write(
-            &directory,
-            "admittance.yaml",
-            config.replace("[chains.yaml]", "[]"),
-        );
+        let config = write(&directory, "admittance.yaml", config.replace("[chains.yaml]", "[]"));
         let upstream = FakeUpstream::start().await.unwrap();
         let program = Serve::new(config)
             .unwrap()

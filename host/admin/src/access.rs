@@ -90,10 +90,7 @@ impl AccessDenied {
 }
 
 pub(crate) fn log_refusal(head: &Parts, reason: &dyn fmt::Display) {
-    let address = head
-        .extensions
-        .get::<ConnectedClient>()
-        .map(|client| client.address);
+    let address = head.extensions.get::<ConnectedClient>().map(|client| client.address);
     let client = address.map(tracing::field::display);
     let (method, path) = (&head.method, head.uri.path());
     tracing::info!(target: "admittance::audit", client, %method, path, "refused: {reason}");
@@ -114,11 +111,7 @@ impl AdminAccess {
     }
 
     /// Authenticates and returns the client of a request, with its role. Fails if the role is below `required_role`.
-    pub(crate) fn admit(
-        &self,
-        head: &Parts,
-        required_role: AdminRole,
-    ) -> Result<(Caller, AdminRole), AccessDenied> {
+    pub(crate) fn admit(&self, head: &Parts, required_role: AdminRole) -> Result<(Caller, AdminRole), AccessDenied> {
         let (caller, role) = match &*self.0 {
             AccessPolicy::Closed => return Err(AccessDenied::Closed),
             AccessPolicy::Open => {
@@ -228,11 +221,7 @@ pub(crate) fn check_own_page(head: &Parts, changes: bool) -> Result<(), AccessDe
         // every form; a program such as curl sends no `Origin`.
         None => is_own_origin || (!changes && origin.is_none()),
     };
-    if allowed {
-        Ok(())
-    } else {
-        Err(AccessDenied::OtherPage)
-    }
+    if allowed { Ok(()) } else { Err(AccessDenied::OtherPage) }
 }
 
 /// Returns whether a request follows a link on another site. Browsers send it without the session's cookie.
@@ -265,16 +254,9 @@ fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
 
 /// Refuses requests from browsers, because any site's page can make a browser on this machine send them.
 fn no_browser(head: &Parts) -> Result<(), AccessDenied> {
-    let is_of_page = head.headers.contains_key(ORIGIN)
-        || head
-            .headers
-            .get(&SEC_FETCH_SITE)
-            .is_some_and(|site| site != "none");
-    if is_of_page {
-        Err(AccessDenied::Browser)
-    } else {
-        Ok(())
-    }
+    let is_of_page =
+        head.headers.contains_key(ORIGIN) || head.headers.get(&SEC_FETCH_SITE).is_some_and(|site| site != "none");
+    if is_of_page { Err(AccessDenied::Browser) } else { Ok(()) }
 }
 
 /// Protects against DNS rebinding: a page can make its host name resolve to this machine.

@@ -10,9 +10,7 @@ pub use admittance_definitions::StoredDefinition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::decisions::{
-    DecisionDetails, DecisionReplay, DecisionReplays, Difference, RateList, ReplayRequest,
-};
+pub use self::decisions::{DecisionDetails, DecisionReplay, DecisionReplays, Difference, RateList, ReplayRequest};
 
 /// A port on which the driver listens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -46,10 +46,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     ),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "no-referrer"),
-    (
-        HeaderName::from_static("cross-origin-opener-policy"),
-        "same-origin",
-    ),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
 pub(crate) fn router() -> Router<Api> {
@@ -70,9 +67,7 @@ pub(crate) fn router() -> Router<Api> {
         .merge(decision::router())
         .merge(health::router())
         .merge(manual::router())
-        .layer(map_response(async |response: Response| {
-            with_security_headers(response)
-        }))
+        .layer(map_response(async |response: Response| with_security_headers(response)))
 }
 
 /// Returns the error page for an address without a page; `None` if the client is not a browser.
@@ -91,9 +86,7 @@ pub(crate) fn not_found(headers: &HeaderMap) -> Option<Response> {
 
 fn with_security_headers(mut response: Response) -> Response {
     for (name, value) in HEADERS {
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
 }

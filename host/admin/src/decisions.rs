@@ -5,8 +5,7 @@ mod database;
 mod sinks;
 
 use admittance::{
-    DecisionDetail, DecisionFilter, DecisionList, DecisionLog, DecisionRecord, DecisionVerdict,
-    LoggedDecision, Moment,
+    DecisionDetail, DecisionFilter, DecisionList, DecisionLog, DecisionRecord, DecisionVerdict, LoggedDecision, Moment,
 };
 use admittance_net::limits::Permit;
 use schemars::JsonSchema;
@@ -63,9 +62,7 @@ impl DecisionQuery {
         for text in &self.verdict {
             if text == "refused" {
                 let refusals = DecisionVerdict::ALL.into_iter();
-                filter
-                    .verdict
-                    .extend(refusals.filter(|verdict| verdict.is_refusal()));
+                filter.verdict.extend(refusals.filter(|verdict| verdict.is_refusal()));
             } else {
                 filter.verdict.push(text.parse().map_err(|error| {
                     ApiError::Malformed(format!("verdict: {error}; or refused, for any but the first two"))
@@ -108,11 +105,7 @@ pub(crate) fn follower(api: &Api, caller: Caller) -> Result<Permit<Caller>, ApiE
     })
 }
 
-pub(crate) async fn list(
-    api: &Api,
-    role: AdminRole,
-    query: &DecisionQuery,
-) -> Result<DecisionList, ApiError> {
+pub(crate) async fn list(api: &Api, role: AdminRole, query: &DecisionQuery) -> Result<DecisionList, ApiError> {
     let filter = query.filter()?;
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
     if !(1..=MAX_LIMIT).contains(&limit) {
@@ -187,19 +180,9 @@ pub(crate) async fn get(
     let mut decisions = uid_decisions.on_disk;
     if role < AdminRole::Admin {
         // Only the role Admin sees objects.
-        decisions = decisions
-            .into_iter()
-            .map(|detail| detail.decision.into())
-            .collect();
-        decisions.extend(
-            uid_decisions
-                .in_memory
-                .iter()
-                .map(|decision| decision.record().into()),
-        );
-        decisions
-            .iter_mut()
-            .for_each(|detail| hide(role, &mut detail.decision));
+        decisions = decisions.into_iter().map(|detail| detail.decision.into()).collect();
+        decisions.extend(uid_decisions.in_memory.iter().map(|decision| decision.record().into()));
+        decisions.iter_mut().for_each(|detail| hide(role, &mut detail.decision));
     } else {
         decisions.extend(uid_decisions.in_memory.iter().map(LoggedDecision::detail));
     }
@@ -240,9 +223,7 @@ pub(crate) async fn replay(
         );
     }
     let host = &api.sources.host;
-    let DecisionsOfUid {
-        on_disk, in_memory, ..
-    } = DecisionsOfUid::find(api, uid, None).await?;
+    let DecisionsOfUid { on_disk, in_memory, .. } = DecisionsOfUid::find(api, uid, None).await?;
     let on_disk = on_disk.into_iter().map(|detail| (detail.request(), detail));
     let in_memory = in_memory.iter().map(|recent| (recent.request(), recent.detail()));
     let mut replays = Vec::new();

@@ -9,11 +9,7 @@ use crate::{api::evaluation::DescribedRequest, error::ApiError};
 impl DescribedRequest {
     /// Returns the request that is described. An error message begins with the name of the field.
     pub(crate) fn request(&self) -> Result<Request, ApiError> {
-        let object = self
-            .object
-            .as_ref()
-            .map(|value| object("object", value))
-            .transpose()?;
+        let object = self.object.as_ref().map(|value| object("object", value)).transpose()?;
         if let Some(object) = &object
             && object.head().kind.as_deref() == Some("AdmissionReview")
         {
@@ -75,9 +71,7 @@ impl DescribedRequest {
             ));
         };
         let kind = match kind.rsplit_once('/') {
-            Some((api_version, kind)) if !kind.is_empty() => {
-                GroupVersionKind::from_api_version(api_version, kind)
-            }
+            Some((api_version, kind)) if !kind.is_empty() => GroupVersionKind::from_api_version(api_version, kind),
             _ => {
                 return Err(mistake(format!(
                     "kind: `{kind}` lacks the version; write `v1/Pod` or `apps/v1/Deployment`"
@@ -159,10 +153,7 @@ mod tests {
                 json!({"object": {"apiVersion": "v1", "kind": "Pod"}, "namespace": "a"}),
                 "CREATE v1/pods  a/",
             ),
-            (
-                json!({"object": pod, "oldObject": pod}),
-                "UPDATE v1/pods  prod/web",
-            ),
+            (json!({"object": pod, "oldObject": pod}), "UPDATE v1/pods  prod/web"),
             (json!({"oldObject": pod}), "DELETE v1/pods  prod/web"),
             (
                 json!({"object": pod, "operation": "delete"}),
@@ -185,10 +176,7 @@ mod tests {
             assert_eq!(summary(&request), expected, "{described}");
         }
         let request = read(json!({"object": pod, "user": "ann", "groups": ["dev"]})).unwrap();
-        assert_eq!(
-            (request.user.username.as_str(), request.user.groups.len()),
-            ("ann", 1)
-        );
+        assert_eq!((request.user.username.as_str(), request.user.groups.len()), ("ann", 1));
         assert!(request.object.unwrap().text().contains("prod"));
         let review = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -200,10 +188,7 @@ mod tests {
             },
         });
         let request = read(json!({ "object": review })).unwrap();
-        assert_eq!(
-            (request.uid.as_str(), request.user.username.as_str()),
-            ("u1", "ben")
-        );
+        assert_eq!((request.uid.as_str(), request.user.username.as_str()), ("u1", "ben"));
     }
 
     #[test]
@@ -219,10 +204,7 @@ mod tests {
             (json!({"kind": "Pod"}), "kind: `Pod` lacks the version"),
             (json!({"kind": "v1/Pod", "operation": "PUT"}), "operation: `PUT`"),
             (json!({"object": review}), "object: "),
-            (
-                json!({"object": review, "user": "ann"}),
-                "leave out everything else",
-            ),
+            (json!({"object": review, "user": "ann"}), "leave out everything else"),
         ] {
             let error = read(described.clone()).unwrap_err();
             assert!(error.contains(expected), "{described}: {error}");

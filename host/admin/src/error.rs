@@ -128,9 +128,7 @@ impl ApiError {
     /// Returns the challenge for `WWW-Authenticate` (RFC 6750, section 3).
     fn challenge(&self) -> Option<&'static str> {
         match self {
-            Self::Denied(AccessDenied::UnknownToken) => {
-                Some("Bearer realm=\"admittance\", error=\"invalid_token\"")
-            }
+            Self::Denied(AccessDenied::UnknownToken) => Some("Bearer realm=\"admittance\", error=\"invalid_token\""),
             _ if self.status() == StatusCode::UNAUTHORIZED => Some("Bearer realm=\"admittance\""),
             _ => None,
         }

@@ -163,17 +163,14 @@ impl From<&StoreStatus> for HealthLine {
                 line.badge(Tone::Good, "read").text(format!(" {unit}"))
             }
         };
-        line.advice(
-            "What is live stays live. Make the store reachable for the driver; it is read again by itself.",
-        )
+        line.advice("What is live stays live. Make the store reachable for the driver; it is read again by itself.")
     }
 }
 
 impl CertificateStatus {
     /// Returns the certificate's line. An expiry in less than 14 days is a warning.
     pub fn health(&self, now: Moment) -> HealthLine {
-        let line =
-            HealthLine::new(format!("certificate of {}", self.certificate)).problem(self.problem.clone());
+        let line = HealthLine::new(format!("certificate of {}", self.certificate)).problem(self.problem.clone());
         let Some(end) = self.not_after else {
             return line.badge(Tone::Plain, "none presented");
         };
@@ -182,9 +179,8 @@ impl CertificateStatus {
             end if end.0 <= now.0 + EXPIRES_SOON => line.badge(Tone::Warn, "expires soon").text(", at "),
             _ => line.badge(Tone::Good, "valid").text(" until "),
         };
-        line.at(end).advice(
-            "Write a new certificate and its key to the same files; they are read again without a restart.",
-        )
+        line.at(end)
+            .advice("Write a new certificate and its key to the same files; they are read again without a restart.")
     }
 }
 
@@ -225,9 +221,6 @@ mod tests {
         assert_eq!(line.clone().problem(Some("away".to_owned())).tone(), Tone::Warn);
         assert_eq!(line.clone().advice("wait").advice, None);
         assert_eq!(line.clone().up(false, None).advice("wait").advice, Some("wait"));
-        assert_eq!(
-            line.up(false, None).problem(Some("away".to_owned())).tone(),
-            Tone::Bad
-        );
+        assert_eq!(line.up(false, None).problem(Some("away".to_owned())).tone(), Tone::Bad);
     }
 }

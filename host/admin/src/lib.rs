@@ -53,8 +53,8 @@ pub use self::{
     access::{AdminAccess, Caller},
     config::{AdminConfig, AdminRole, AdminTls, CertificateHolder, TokensInTheClear},
     decisions::{
-        DecisionDatabase, DecisionSinks, HttpConfig, METRICS, NdjsonTarget, RunningSinks, SinkError,
-        SinksConfig, SqliteConfig,
+        DecisionDatabase, DecisionSinks, HttpConfig, METRICS, NdjsonTarget, RunningSinks, SinkError, SinksConfig,
+        SqliteConfig,
     },
     error::ApiError,
     health::{EXPIRES_SOON, HealthLine, HealthPanel, StatePart, Tone},
@@ -243,12 +243,7 @@ impl RequestHandler for AdminService {
         })
     }
 
-    async fn handle(
-        self,
-        mut request: Request<Body>,
-        client: ConnectedClient,
-        _: &BodyTransfer,
-    ) -> Response<Body> {
+    async fn handle(self, mut request: Request<Body>, client: ConnectedClient, _: &BodyTransfer) -> Response<Body> {
         request.extensions_mut().insert(self.bodies.clone());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let mut response = if PROBES.contains(&path.as_str()) {

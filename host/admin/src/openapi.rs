@@ -161,10 +161,7 @@ fn without_null(schema: &mut Map<String, Json>) {
     }
     let single_type = schema.get("type").and_then(Json::as_array).and_then(|types| {
         let mut other_types = types.iter().filter(|name| *name != "null");
-        other_types
-            .next()
-            .cloned()
-            .filter(|_| other_types.next().is_none())
+        other_types.next().cloned().filter(|_| other_types.next().is_none())
     });
     if let Some(single_type) = single_type {
         schema.insert("type".to_owned(), single_type);

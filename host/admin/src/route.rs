@@ -178,10 +178,7 @@ impl ReadBody for DefinitionText {
     fn contents(generator: &mut SchemaGenerator) -> Vec<RouteContent> {
         let [yaml, json, ..] = TEXT_TYPES;
         let of = |media_type, schema| RouteContent { media_type, schema };
-        vec![
-            of(yaml, generator.subschema_for::<String>()),
-            of(json, true.into()),
-        ]
+        vec![of(yaml, generator.subschema_for::<String>()), of(json, true.into())]
     }
 }
 
@@ -253,9 +250,7 @@ impl Route {
         F: Future<Output = Result<R, ApiError>> + Send + 'static,
     {
         let endpoint =
-            async move |State(api): State<Api>, request: Request<Body>| match Call::read(api, role, request)
-                .await
-            {
+            async move |State(api): State<Api>, request: Request<Body>| match Call::read(api, role, request).await {
                 Ok(call) => handler(call).await.into_response(),
                 Err(error) => error.into_response(),
             };
@@ -363,11 +358,7 @@ pub(crate) async fn collect(head: &Parts, body: Body, limit: usize) -> Result<By
 }
 
 /// Returns a permit to read a body of up to `limit` bytes; `None` if such a body is so small that it needs no permit.
-pub(crate) fn large_body(
-    api: &Api,
-    caller: &Caller,
-    limit: usize,
-) -> Result<Option<Permit<Caller>>, ApiError> {
+pub(crate) fn large_body(api: &Api, caller: &Caller, limit: usize) -> Result<Option<Permit<Caller>>, ApiError> {
     if limit <= SMALL_BODY {
         return Ok(None);
     }
@@ -385,8 +376,7 @@ pub(crate) fn parameters<T: DeserializeOwned>(name: &str, text: &str) -> Result<
         let message = format!("the {name} is invalid: it has more than {PARAMETERS} fields");
         return Err(ApiError::Malformed(message));
     }
-    serde_html_form::from_str(text)
-        .map_err(|error| ApiError::Malformed(format!("the {name} is invalid: {error}")))
+    serde_html_form::from_str(text).map_err(|error| ApiError::Malformed(format!("the {name} is invalid: {error}")))
 }
 
 #[cfg(test)]

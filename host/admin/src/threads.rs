@@ -55,8 +55,6 @@ fn forward_body(body: Body) -> Body {
             }
         }
     });
-    let parts = stream::unfold(waiting, async |mut waiting| {
-        Some((waiting.recv().await?, waiting))
-    });
+    let parts = stream::unfold(waiting, async |mut waiting| Some((waiting.recv().await?, waiting)));
     Body::from_stream(parts)
 }

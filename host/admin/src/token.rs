@@ -75,9 +75,7 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     let token = bytes.trim_ascii();
     let is_token = (MIN_LENGTH..=MAX_LENGTH).contains(&token.len()) && token.iter().all(u8::is_ascii_graphic);
     if !is_token {
-        return Err(TokenFileError::NoToken {
-            path: path.to_owned(),
-        });
+        return Err(TokenFileError::NoToken { path: path.to_owned() });
     }
     Ok(TokenDigest::of(token))
 }
@@ -166,10 +164,7 @@ mod tests {
             }
             std::fs::remove_file(&path).unwrap();
         }
-        assert!(matches!(
-            TokenFile::read(&path),
-            Err(TokenFileError::Unreadable(_))
-        ));
+        assert!(matches!(TokenFile::read(&path), Err(TokenFileError::Unreadable(_))));
     }
 
     #[test]

@@ -37,9 +37,6 @@ pub(super) fn routes<S: JsonSchema + Send + 'static>(more: Vec<Route>) -> Vec<Ro
 }
 
 async fn document(call: Call) -> Result<Json<Value>, ApiError> {
-    let document = call
-        .api
-        .document
-        .get_or_init(|| openapi::document(&call.api.routes));
+    let document = call.api.document.get_or_init(|| openapi::document(&call.api.routes));
     Ok(Json(document.clone()))
 }

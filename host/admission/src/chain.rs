@@ -61,9 +61,9 @@ impl<S> Chain<S> {
     }
 
     pub(crate) fn is_for_namespace_of(&self, request: &Request) -> bool {
-        self.namespace.as_deref().is_none_or(|namespace| {
-            !request.is_cluster_wide() && request.namespace.as_deref() == Some(namespace)
-        })
+        self.namespace
+            .as_deref()
+            .is_none_or(|namespace| !request.is_cluster_wide() && request.namespace.as_deref() == Some(namespace))
     }
 
     /// Returns whether the chain may apply to a request of which only this outline is known.
@@ -209,10 +209,7 @@ mod tests {
                 Selection::Phase(Phase::Mutating, Scope::Namespaced),
                 "Mutating/Namespaced",
             ),
-            (
-                Selection::Chain(Phase::Mutating, "a:b/c".to_owned()),
-                "Mutating:a:b/c",
-            ),
+            (Selection::Chain(Phase::Mutating, "a:b/c".to_owned()), "Mutating:a:b/c"),
         ] {
             assert_eq!(selection.to_string(), text);
             assert_eq!(text.parse(), Ok(selection));

@@ -28,8 +28,8 @@ pub use capabilities::cluster::{
 pub use capabilities::grants::{Grants, InvalidGrant};
 pub use capabilities::http::answers::{HttpAnswer, HttpAnswerError, HttpAnswers, REDACTED};
 pub use capabilities::http::{
-    HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender, InvalidHttpOrigin,
-    InvalidPathPrefix, PathPrefix, PolicyHttp,
+    HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender, InvalidHttpOrigin, InvalidPathPrefix,
+    PathPrefix, PolicyHttp,
 };
 pub use capabilities::images::{
     ImageError, ImageGrant, ImageManifest, ImageReader, InvalidImageGrant, Signer, Signers,
@@ -62,15 +62,14 @@ pub use qualified::{NAME_PART_LENGTH, is_dns_label, is_dns_subdomain, is_name_pa
 pub use request::trace_context::{TraceContext, TraceId};
 pub use request::webhook::{Protocol, ReviewVersion, ServiceNaming, WebhookTarget};
 pub use request::{
-    FrontEnd, GroupVersionKind, GroupVersionResource, Operation, Request, RequestedKind, Uid,
-    UnknownOperation, UserInfo,
+    FrontEnd, GroupVersionKind, GroupVersionResource, Operation, Request, RequestedKind, Uid, UnknownOperation,
+    UserInfo,
 };
 pub use review::Review;
 pub use review::request::{ReviewError, read_review, write_request, write_review};
 pub use review::response::{RefusalStatus, read_response, write_response};
 pub use rules::condition::{
-    AccessAttributes, AccessCheckResult, Authorizer, AuthorizerError, CompiledConditions, MatchConditions,
-    NoAuthorizer,
+    AccessAttributes, AccessCheckResult, Authorizer, AuthorizerError, CompiledConditions, MatchConditions, NoAuthorizer,
 };
 pub use rules::index::ChainIndex;
 pub use rules::labels::{LabelOperator, LabelRequirement, LabelSelector, Labels, SelectorError};
@@ -81,8 +80,7 @@ pub use rules::rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, Rule
 pub use rules::unreached::{Reach, ReachedResource, Unreached, UnreachedEntry};
 pub use scheduling::deadline::Deadline;
 pub use scheduling::long_calls::{
-    LongCall, LongCallPredictor, is_call_movable, move_if_long, move_to_long_work_thread, run_long,
-    thread_time,
+    LongCall, LongCallPredictor, is_call_movable, move_if_long, move_to_long_work_thread, run_long, thread_time,
 };
 pub use scheduling::offload::{
     background_threads, lower_priority, offload, offload_without_deadline, on_thread_for_long_work, pause,

@@ -87,9 +87,7 @@ impl FromStr for OciReference {
             None => (text, None),
             Some((name, digest)) => {
                 let fix = "write `@sha256:` and 64 hexadecimal digits";
-                let digest = digest
-                    .parse()
-                    .map_err(|_| invalid("has an invalid digest", fix))?;
+                let digest = digest.parse().map_err(|_| invalid("has an invalid digest", fix))?;
                 (name, Some(digest))
             }
         };
@@ -105,8 +103,7 @@ impl FromStr for OciReference {
             Some((repository, tag)) => (repository, Some(tag)),
         };
         if !is_repository(repository) {
-            let fix =
-                "write it in lower-case letters, digits, and `.`, `_`, `-` between them, `/` between parts";
+            let fix = "write it in lower-case letters, digits, and `.`, `_`, `-` between them, `/` between parts";
             return Err(invalid("does not name a repository", fix));
         }
         if !tag.is_none_or(is_tag) {
@@ -140,8 +137,7 @@ fn is_host(text: &str) -> bool {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (text, None),
     };
-    let is_valid_host =
-        url::Host::parse(host).is_ok_and(|parsed| parsed.to_string() == host.to_ascii_lowercase());
+    let is_valid_host = url::Host::parse(host).is_ok_and(|parsed| parsed.to_string() == host.to_ascii_lowercase());
     is_valid_host && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
@@ -157,9 +153,7 @@ fn is_repository(text: &str) -> bool {
 
 fn is_tag(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.len() <= 128
-        && text.starts_with(is_word)
-        && text.chars().all(|c| is_word(c) || matches!(c, '.' | '-'))
+    text.len() <= 128 && text.starts_with(is_word) && text.chars().all(|c| is_word(c) || matches!(c, '.' | '-'))
 }
 
 impl ModuleReference {
@@ -207,9 +201,7 @@ impl FromStr for ModuleReference {
                 // In `file://host/path`, the two slashes precede the name of another machine, so this form is refused.
                 // With one or three slashes, as in `file:/path` and `file:///path`, the file is on this machine.
                 match path.len() - relative.len() {
-                    0 if path.is_empty() => {
-                        Err(invalid("has no path", "write `file:` and the path of the module"))
-                    }
+                    0 if path.is_empty() => Err(invalid("has no path", "write `file:` and the path of the module")),
                     0 => Ok(Self::File(path.into())),
                     2 => {
                         let fix = "write `file:` and the path, without `//`";
@@ -324,10 +316,7 @@ mod tests {
                 "a.wasm",
                 "`a.wasm` does not say where the module is: write `file:a.wasm`",
             ),
-            (
-                "file:",
-                "`file:` has no path: write `file:` and the path of the module",
-            ),
+            ("file:", "`file:` has no path: write `file:` and the path of the module"),
             (
                 "file://host/a",
                 "`file://host/a` names a file on another machine: write `file:` and the path, without `//`",

@@ -240,18 +240,12 @@ mod tests {
             ("cut off", r#"{"a":"#),
             ("two values", "{} {}"),
             ("kind twice", r#"{"kind":"a","kind":"b"}"#),
-            (
-                "namespace twice",
-                r#"{"metadata":{"namespace":"a","namespace":"b"}}"#,
-            ),
+            ("namespace twice", r#"{"metadata":{"namespace":"a","namespace":"b"}}"#),
         ] {
             assert!(Object::parse(text).is_err(), "{case}");
             assert!(part_of_a_document(text).is_none(), "{case}");
         }
-        assert!(matches!(
-            Object::parse(b"{\"a\":\"\xff\"}"),
-            Err(ObjectError::Utf8(_))
-        ));
+        assert!(matches!(Object::parse(b"{\"a\":\"\xff\"}"), Err(ObjectError::Utf8(_))));
         assert!(Object::from_value(json!([])).is_none());
     }
 
@@ -273,10 +267,7 @@ mod tests {
             name: &'a str,
             size: u32,
         }
-        let widget = Widget {
-            name: "disc",
-            size: 3,
-        };
+        let widget = Widget { name: "disc", size: 3 };
         let object = Object::from_serialize(&widget).unwrap();
         assert_eq!(object.text(), r#"{"name":"disc","size":3}"#);
         assert_eq!(object.deserialize::<Widget<'_>>().unwrap(), widget);
@@ -299,10 +290,7 @@ mod tests {
                 "more digits than a number has",
                 format!(r#"{{"a":{}}}"#, "9".repeat(400)),
             ),
-            (
-                "half a character after an escape",
-                r#"{"a":"\\\"\udc00"}"#.to_owned(),
-            ),
+            ("half a character after an escape", r#"{"a":"\\\"\udc00"}"#.to_owned()),
             ("too deep", deep(1000)),
             ("a little too deep", deep(127)),
         ] {

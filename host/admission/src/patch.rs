@@ -100,10 +100,7 @@ impl PatchError {
     }
 
     fn new(problem: PatchProblem, reason: String, index: usize, operation: &PatchOperation) -> Self {
-        let (path, operation) = (
-            beginning(operation.path.as_str()).into_owned(),
-            operation.action.name(),
-        );
+        let (path, operation) = (beginning(operation.path.as_str()).into_owned(), operation.action.name());
         match problem {
             PatchProblem::Deadline => Self::DeadlinePassed(index),
             PatchProblem::Copies | PatchProblem::Work => Self::TooMuchWork {
@@ -149,8 +146,7 @@ impl Patch {
     /// Returns [`PatchError::Malformed`] when the text is invalid or has duplicate keys, and
     /// [`PatchError::TooManyOperations`].
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, PatchError> {
-        let Drafts { drafts, count } =
-            serde_json::from_slice::<Option<Drafts<'_>>>(text.as_ref())?.unwrap_or_default();
+        let Drafts { drafts, count } = serde_json::from_slice::<Option<Drafts<'_>>>(text.as_ref())?.unwrap_or_default();
         if count > Self::MAX_OPERATIONS {
             return Err(PatchError::TooManyOperations(count));
         }
@@ -215,9 +211,7 @@ impl Patch {
         // estimated size doubles with each `copy` operation.
         let copied_bytes = match self.operations().filter(is_copy).count() {
             0 => 0,
-            copies => object
-                .saturating_mul(1 << copies.min(30))
-                .min(Self::MAX_COPIED_BYTES),
+            copies => object.saturating_mul(1 << copies.min(30)).min(Self::MAX_COPIED_BYTES),
         };
         self.size() + self.len() * PatchBudget::OPERATION + copied_bytes
     }
@@ -276,11 +270,7 @@ impl Patch {
     /// Returns the work budget of a patch. `bytes` is the total size of patch and object.
     pub(crate) fn budget(bytes: usize, deadline: Option<Deadline>) -> PatchBudget {
         let work = bytes.saturating_mul(Self::WORK_PER_BYTE);
-        PatchBudget::new(
-            work.saturating_add(Self::BASE_WORK),
-            Self::MAX_COPIED_BYTES,
-            deadline,
-        )
+        PatchBudget::new(work.saturating_add(Self::BASE_WORK), Self::MAX_COPIED_BYTES, deadline)
     }
 
     /// Returns a patch with the operations of this patch, followed by those of `other`. The paths in `other` are
@@ -324,8 +314,7 @@ impl Patch {
 }
 
 fn parse_pointer(text: impl Into<String>) -> Result<PointerBuf, String> {
-    PointerBuf::parse(text.into())
-        .map_err(|error| format!("`{}` is not a JSON Pointer", beginning(error.subject())))
+    PointerBuf::parse(text.into()).map_err(|error| format!("`{}` is not a JSON Pointer", beginning(error.subject())))
 }
 
 fn malformed(index: usize, reason: String) -> PatchError {
@@ -336,9 +325,7 @@ fn malformed(index: usize, reason: String) -> PatchError {
 fn reaches(path: &str, target: &str) -> bool {
     let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
     let in_array = last == "-" || last.bytes().all(|byte| byte.is_ascii_digit());
-    is_same_or_below(path, target)
-        || is_same_or_below(target, path)
-        || (in_array && is_same_or_below(parent, target))
+    is_same_or_below(path, target) || is_same_or_below(target, path) || (in_array && is_same_or_below(parent, target))
 }
 
 fn beginning(text: &str) -> Cow<'_, str> {

@@ -133,9 +133,7 @@ impl Request {
         if let Some(resource_path) = resource {
             let (name, subresource) = resource_path
                 .split_once('/')
-                .map_or((resource_path, None), |(name, subresource)| {
-                    (name, Some(subresource))
-                });
+                .map_or((resource_path, None), |(name, subresource)| (name, Some(subresource)));
             request.resource.resource = name.to_owned();
             request.subresource = subresource.map(str::to_owned);
         }
@@ -176,9 +174,7 @@ impl Uid {
     /// Creates a random UID.
     pub fn fresh() -> Self {
         let mut text = uuid::Uuid::encode_buffer();
-        Self(Arc::from(
-            &*uuid::Uuid::new_v4().hyphenated().encode_lower(&mut text),
-        ))
+        Self(Arc::from(&*uuid::Uuid::new_v4().hyphenated().encode_lower(&mut text)))
     }
 
     /// Returns the UID as an AdmissionReview contains it.
@@ -194,9 +190,7 @@ impl From<String> for Uid {
 }
 
 /// The operation of a request on a resource.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, derive_more::Display,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, derive_more::Display)]
 #[display("{}", self.as_str())]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
@@ -352,11 +346,7 @@ mod tests {
         for (api_version, kind, resource) in [
             ("v1", "Pod", "v1/pods"),
             ("apps/v1", "Deployment", "apps/v1/deployments"),
-            (
-                "networking.k8s.io/v1",
-                "Ingress",
-                "networking.k8s.io/v1/ingresses",
-            ),
+            ("networking.k8s.io/v1", "Ingress", "networking.k8s.io/v1/ingresses"),
             (
                 "networking.k8s.io/v1",
                 "NetworkPolicy",

@@ -12,9 +12,7 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
     let (group, _) = text.rsplit_once('/').unwrap_or_default();
     let candidates = names.into_iter().filter_map(|name| {
         let lowercase = name.to_string().to_lowercase();
-        let is_of_group = lowercase
-            .rsplit_once('/')
-            .is_some_and(|(other, _)| other == group);
+        let is_of_group = lowercase.rsplit_once('/').is_some_and(|(other, _)| other == group);
         let prefix_length = if is_of_group { group.chars().count() } else { 0 };
         let length = text.chars().count() - prefix_length;
         let other_length = lowercase.chars().count() - prefix_length;

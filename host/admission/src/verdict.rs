@@ -80,10 +80,7 @@ impl Response {
             }
         });
         if kept_count < annotation_count {
-            let note = format!(
-                "{} audit annotations beyond the limits",
-                annotation_count - kept_count
-            );
+            let note = format!("{} audit annotations beyond the limits", annotation_count - kept_count);
             self.audit_annotations.push((Self::DROPPED.to_owned(), note));
         }
         if let Verdict::Deny(denial) = &mut self.verdict {
@@ -148,10 +145,7 @@ impl Denial {
     pub fn add_cause(&mut self, field: Option<&str>, message: impl Into<String>) {
         let field = field.map(|path| ("field".to_owned(), Value::String(path.to_owned())));
         let message = ("message".to_owned(), Value::String(message.into()));
-        let causes = self
-            .details
-            .entry("causes")
-            .or_insert_with(|| Value::Array(Vec::new()));
+        let causes = self.details.entry("causes").or_insert_with(|| Value::Array(Vec::new()));
         if let Value::Array(causes) = causes {
             causes.push(Value::Object(field.into_iter().chain([message]).collect()));
         }
@@ -272,9 +266,7 @@ mod tests {
     #[test]
     fn texts_of_a_response_are_truncated_to_their_limits() {
         let mut denial = Denial::new(403, "r".repeat(5_000), "é".repeat(400_000));
-        denial
-            .details
-            .insert("causes".to_owned(), "x".repeat(400_000).into());
+        denial.details.insert("causes".to_owned(), "x".repeat(400_000).into());
         let response = Response {
             warnings: vec!["w".repeat(400_000); 40],
             audit_annotations: vec![

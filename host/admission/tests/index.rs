@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use admittance_admission::{
-    Chain, ChainIndex, GroupVersionKind, GroupVersionResource, MatchPolicy, Matcher, Operation, Outline,
-    Request, RequestedKind, ResourcePattern, Rule,
+    Chain, ChainIndex, GroupVersionKind, GroupVersionResource, MatchPolicy, Matcher, Operation, Outline, Request,
+    RequestedKind, ResourcePattern, Rule,
 };
 use proptest::{
     collection::vec,
@@ -119,9 +119,6 @@ fn the_index_omits_chains_that_cannot_match() {
             resource: resource.to_owned(),
             ..Default::default()
         };
-        assert_eq!(
-            index.candidates(&Request::new(operation, kind, resource)),
-            expected
-        );
+        assert_eq!(index.candidates(&Request::new(operation, kind, resource)), expected);
     }
 }

@@ -7,9 +7,9 @@ use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
     Chain, Deadline, Evaluation, EvaluationSources, Failure, GroupVersionKind, GroupVersionResource, Hook,
-    LabelOperator, LabelRequirement, LabelSelector, Labels, MatchPolicy, Matcher, NamespaceSelector,
-    NamespaceSource, NoAuthorizer, Object, Operation, Request, ResourcePattern, Response, Rule, Scope, Stage,
-    StaticNamespaces, async_trait,
+    LabelOperator, LabelRequirement, LabelSelector, Labels, MatchPolicy, Matcher, NamespaceSelector, NamespaceSource,
+    NoAuthorizer, Object, Operation, Request, ResourcePattern, Response, Rule, Scope, Stage, StaticNamespaces,
+    async_trait,
 };
 use serde_json::{Value, json};
 
@@ -192,10 +192,7 @@ fn a_rule_matches_like_kube_apiserver() {
             ),
         ),
         ("C7.15", scopes(Scope::Cluster, |is_cluster_wide| is_cluster_wide)),
-        (
-            "C7.16",
-            scopes(Scope::Namespaced, |is_cluster_wide| !is_cluster_wide),
-        ),
+        ("C7.16", scopes(Scope::Namespaced, |is_cluster_wide| !is_cluster_wide)),
         ("C7.17", scopes(Scope::Any, |_| true)),
     ];
     for (row, (rule, cases)) in table {
@@ -293,9 +290,7 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
         let namespaces = source(looked_up);
         for which in ["own", "old", "stored"] {
             let selector = LabelSelector::new(vec![LabelRequirement::equals("which", which).unwrap()]);
-            let matches = NamespaceSelector::Labels(selector)
-                .matches(&request, &namespaces)
-                .await;
+            let matches = NamespaceSelector::Labels(selector).matches(&request, &namespaces).await;
             let expected = counts.is_none_or(|counts| counts == which);
             assert_eq!(matches, Ok(expected), "{row}: {which}");
         }

@@ -204,10 +204,7 @@ fn an_invalid_patch_is_refused_with_the_reason() {
     for (text, message) in [
         ("{}", "invalid type: map"),
         ("[1]", "invalid type: integer"),
-        (
-            r#"[{"op": "add", "path": "/a"}]"#,
-            "operation 0: `add` needs `value`",
-        ),
+        (r#"[{"op": "add", "path": "/a"}]"#, "operation 0: `add` needs `value`"),
         (
             r#"[{"op": "add", "path": "a", "value": 1}]"#,
             "operation 0: `a` is not a JSON Pointer",
@@ -235,7 +232,8 @@ fn an_invalid_patch_is_refused_with_the_reason() {
 
 #[test]
 fn untouched_parts_of_an_object_keep_their_text() {
-    let text = r#"{ "big": 12345678901234567890123,  "f": 1.10, "u": "\u00e9", "spec": {"n": 1e3, "list": [ 0.10, 2 ]} }"#;
+    let text =
+        r#"{ "big": 12345678901234567890123,  "f": 1.10, "u": "\u00e9", "spec": {"n": 1e3, "list": [ 0.10, 2 ]} }"#;
     let patch = Patch::parse(r#"[{"op": "add", "path": "/spec/list/-", "value": 3.0}]"#).unwrap();
     let after = patch.apply(&Object::parse(text).unwrap()).unwrap();
     assert_eq!(
@@ -260,8 +258,7 @@ fn a_patch_whose_result_is_nested_too_deeply_to_parse_is_refused() {
 #[test]
 fn a_patch_uses_the_last_of_duplicate_keys_in_an_object() {
     let object = Object::parse(r#"{"spec":{"a":1,"b":2,"a":3}}"#).unwrap();
-    let patch =
-        Patch::parse(r#"[{"op":"test","path":"/spec/a","value":3},{"op":"add","path":"/spec/c","value":4}]"#);
+    let patch = Patch::parse(r#"[{"op":"test","path":"/spec/a","value":3},{"op":"add","path":"/spec/c","value":4}]"#);
     assert_eq!(
         patch.unwrap().apply(&object).unwrap().text(),
         r#"{"spec":{"a":3,"b":2,"c":4}}"#
@@ -292,8 +289,7 @@ fn pointer() -> impl Strategy<Value = String> {
         "[0-3]",
         Just("-".to_owned())
     ];
-    prop::collection::vec(token, 0..4)
-        .prop_map(|tokens| tokens.iter().map(|token| format!("/{token}")).collect())
+    prop::collection::vec(token, 0..4).prop_map(|tokens| tokens.iter().map(|token| format!("/{token}")).collect())
 }
 
 fn operation() -> impl Strategy<Value = Value> {
@@ -412,10 +408,7 @@ fn large_arrays_and_objects_are_changed_in_linear_time() {
         .unwrap();
     let value = after.value();
     assert_eq!(value["list"].as_array().unwrap().len(), 505_000);
-    assert_eq!(
-        (&value["list"][0], &value["list"][504_999]),
-        (&json!(2), &json!(3))
-    );
+    assert_eq!((&value["list"][0], &value["list"][504_999]), (&json!(2), &json!(3)));
     assert_eq!(value["map"].as_object().unwrap().len(), 200_000);
     assert_eq!(value["map"]["n2499"], 4);
 }
@@ -467,8 +460,7 @@ fn the_patch_between_very_different_objects_replaces_the_whole_object() {
     // key in each path, so it is too large.
     let long_key = "k".repeat(100_000);
     let long_key_object = |value: i64| {
-        let members: serde_json::Map<String, Value> =
-            (0..5_000).map(|i| (i.to_string(), value.into())).collect();
+        let members: serde_json::Map<String, Value> = (0..5_000).map(|i| (i.to_string(), value.into())).collect();
         Object::parse(json!({long_key.as_str(): members}).to_string()).unwrap()
     };
     let patch = Patch::between(&long_key_object(1), &long_key_object(2));

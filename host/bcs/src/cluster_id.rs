@@ -9,9 +9,7 @@ pub struct ClusterId(Arc<str>);
 
 /// The error for a string that is not a valid value of `BCS-ClusterID`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a valid cluster ID: write visible ASCII characters without spaces, such as BCS-MESOS-10001"
-)]
+#[error("`{0}` is not a valid cluster ID: write visible ASCII characters without spaces, such as BCS-MESOS-10001")]
 pub struct InvalidClusterId(pub String);
 
 impl ClusterId {

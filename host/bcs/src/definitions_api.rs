@@ -50,11 +50,7 @@ struct Inner {
 impl DefinitionsApi {
     /// `dialect` checks the cluster of a request, and writes the reply if the request cannot be read.
     pub(crate) fn new(host: Host, dialect: Arc<Bcs>, limits: BodyLimits) -> Self {
-        Self(Arc::new(Inner {
-            host,
-            dialect,
-            limits,
-        }))
+        Self(Arc::new(Inner { host, dialect, limits }))
     }
 
     /// Replies to a request that [`DefinitionRequest::parse`] has recognized.

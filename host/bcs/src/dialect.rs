@@ -1,8 +1,8 @@
 //! The dialect of the BCS Mesos driver: `/mesosdriver/v4`, and the envelope `result, code, message, data`.
 
 use admittance_admission::{
-    EnforcedSpelling, GroupVersionKind, Object, Operation, PointerPattern, RefusalCause, Request,
-    SpellingError, keywords,
+    EnforcedSpelling, GroupVersionKind, Object, Operation, PointerPattern, RefusalCause, Request, SpellingError,
+    keywords,
     path::{PathReadings, in_one_case, lenient},
 };
 use admittance_dialect::{
@@ -150,9 +150,7 @@ impl Bcs {
     /// bcs-mesos-driver, and could take the path for a route that requires a kind, the request is refused.
     fn without_kind(&self, head: &Parts) -> Result<BodyReading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
-            Some(readings) => readings
-                .iter()
-                .any(|path| needs_kind(&head.method, &in_one_case(path))),
+            Some(readings) => readings.iter().any(|path| needs_kind(&head.method, &in_one_case(path))),
             None => true,
         };
         match self.upstream_kind {

@@ -32,9 +32,7 @@ use zookeeper_client::Error;
 use crate::{
     ClusterId, Ports,
     registration::{RegistrationConfig, hostname},
-    zookeeper::{
-        AtNode, HeldRegistration, NodeRegistration, RegistrationState, ZooKeeper, ZooKeeperError, sequence,
-    },
+    zookeeper::{AtNode, HeldRegistration, NodeRegistration, RegistrationState, ZooKeeper, ZooKeeperError, sequence},
 };
 
 /// The node below which each cluster has a node for its drivers. No program of BCS uses it.
@@ -129,12 +127,9 @@ impl Drivers {
     }
 
     async fn follow(&self) {
-        let follow = |client| async move {
-            follow::follow_session(&client, &self.path, |nodes| self.update(nodes)).await
-        };
-        self.zookeeper
-            .in_sessions(|error| self.lose(&error), follow)
-            .await;
+        let follow =
+            |client| async move { follow::follow_session(&client, &self.path, |nodes| self.update(nodes)).await };
+        self.zookeeper.in_sessions(|error| self.lose(&error), follow).await;
     }
 
     async fn follow_own(&self) {
@@ -245,9 +240,7 @@ fn membership(nodes: &DriverNodes, own_state: Option<&RegistrationState>, name: 
         .collect();
     let (is_registered, missing_reason, is_refused) = match own_state {
         Some(RegistrationState::Registered { .. }) => (true, None, false),
-        Some(RegistrationState::Missing { reason, is_refused }) => {
-            (false, Some(reason.as_str()), *is_refused)
-        }
+        Some(RegistrationState::Missing { reason, is_refused }) => (false, Some(reason.as_str()), *is_refused),
         None => (false, None, false),
     };
     let missing = missing_reason.map(|reason| format!("they are not told what this driver has: {reason}"));

@@ -41,12 +41,11 @@ pub use self::{
     metric_names::METRICS,
     other_servers::{ConsoleConfig, ConsoleScheme},
     registration::{
-        ExternalAddress, Ports, Registrar, RegistrationConfig, RegistrationError, Registrations,
-        drivers_node, gateways_node,
+        ExternalAddress, Ports, Registrar, RegistrationConfig, RegistrationError, Registrations, drivers_node,
+        gateways_node,
     },
     scheduler::{
-        NextBody, OtherServer, Relay, RewrittenRequest, SchedulerForwarding, definitions_reply, relay,
-        upstream_end,
+        NextBody, OtherServer, Relay, RewrittenRequest, SchedulerForwarding, definitions_reply, relay, upstream_end,
     },
     server_info::ServerInfo,
     translation::forwarding,

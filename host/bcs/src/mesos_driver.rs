@@ -179,13 +179,7 @@ impl MesosDriver {
         let inner = &self.0;
         let found_servers = inner.discovery.as_ref().map(Discovery::servers);
         let discovered = found_servers.map(|servers| servers.borrow().clone());
-        (inner.dialect.upstream_kind() == UpstreamKind::Scheduler).then(|| {
-            HealthInfo::new(
-                &inner.cluster,
-                ip,
-                &inner.upstream.health(),
-                discovered.as_deref(),
-            )
-        })
+        (inner.dialect.upstream_kind() == UpstreamKind::Scheduler)
+            .then(|| HealthInfo::new(&inner.cluster, ip, &inner.upstream.health(), discovered.as_deref()))
     }
 }

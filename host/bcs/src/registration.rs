@@ -16,8 +16,7 @@ use crate::{
     server_info::ServerInfo,
     status::RegisteredNode,
     zookeeper::{
-        Ensembles, HeldRegistration, InvalidNodePath, NodePath, NodeRegistration, RegistrationState,
-        ZooKeeper,
+        Ensembles, HeldRegistration, InvalidNodePath, NodePath, NodeRegistration, RegistrationState, ZooKeeper,
     },
 };
 
@@ -134,8 +133,7 @@ impl Registrar {
             .map(|ensemble| RegistrationEntry::new(ensemble, &service_parent, ip, &info))
             .into_iter()
             .chain(
-                cluster_ensemble
-                    .map(|ensemble| RegistrationEntry::new(ensemble, &cluster_parent, ip, &cluster_info)),
+                cluster_ensemble.map(|ensemble| RegistrationEntry::new(ensemble, &cluster_parent, ip, &cluster_info)),
             )
             .collect();
         if entries.is_empty() {
@@ -245,8 +243,7 @@ impl ActiveRegistration {
     }
 
     async fn update_metrics(&self) {
-        let gauge =
-            gauge!(metric_names::REGISTERED, "ensemble" => self.ensemble, "path" => self.parent.clone());
+        let gauge = gauge!(metric_names::REGISTERED, "ensemble" => self.ensemble, "path" => self.parent.clone());
         let mut states = self.registration.states();
         loop {
             let is_registered = states.borrow_and_update().is_registered();

@@ -76,12 +76,7 @@ pub fn failure(code: Code, message: &str) -> Response<Bytes> {
 
 /// Returns the reply of a handler that failed: compact JSON with an empty object as data. If `program` is given, its
 /// name is put before the message.
-pub fn handler_error(
-    program: Option<&str>,
-    status: StatusCode,
-    code: Code,
-    message: &str,
-) -> Response<Bytes> {
+pub fn handler_error(program: Option<&str>, status: StatusCode, code: Code, message: &str) -> Response<Bytes> {
     let message = match program {
         Some(program) => format!("({program}):{message}"),
         None => message.to_owned(),

@@ -119,21 +119,15 @@ impl SchedulerForwarder {
                     () = drain(unread_body, self.limits.size) => reply.await,
                 }
             }
-            SchedulerForwarding::OtherServer(server) => {
-                match self.other_servers.send(server, head, body).await? {
-                    Some(reply) => reply,
-                    None => self.end(&EndReason::NoRoute),
-                }
-            }
+            SchedulerForwarding::OtherServer(server) => match self.other_servers.send(server, head, body).await? {
+                Some(reply) => reply,
+                None => self.end(&EndReason::NoRoute),
+            },
             SchedulerForwarding::Reply(reply) => Passage::Ended("answered").mark(reply.map(Body::from)),
         })
     }
 
-    fn rewrite(
-        rewritten: RewrittenRequest,
-        head: &Parts,
-        body: Body,
-    ) -> Result<(Parts, SentRequest, Body), BodyError> {
+    fn rewrite(rewritten: RewrittenRequest, head: &Parts, body: Body) -> Result<(Parts, SentRequest, Body), BodyError> {
         let (sent_body, unread_body) = match rewritten.body {
             NextBody::Nothing => (SentRequest::Whole(Bytes::new()), body),
             NextBody::New(bytes) => (SentRequest::Whole(bytes), Body::empty()),

@@ -35,8 +35,8 @@ use self::{
 use crate::{
     reply::Code,
     routes::{
-        ForwardedBody, MatchedTarget, RequiredKind, RouteAction, RouteCall, RouteLookup, SEGMENT,
-        TargetValues, first, lookup,
+        ForwardedBody, MatchedTarget, RequiredKind, RouteAction, RouteCall, RouteLookup, SEGMENT, TargetValues, first,
+        lookup,
     },
     scheduler::{NextBody, OtherServer, RewrittenRequest, SchedulerForwarding, relay::DEFINITIONS_VERSION},
 };
@@ -102,12 +102,8 @@ pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<SchedulerForward
                 }
                 ForwardedBody::Message => translated_message(body?),
                 ForwardedBody::Version(kind) => translated_workload(body?, kind, &APPLICATIONS),
-                ForwardedBody::DeploymentDef => {
-                    translated_workload(body?, RequiredKind::Deployment, &DEPLOYMENTS)
-                }
-                ForwardedBody::DaemonsetDef => {
-                    translated_workload(body?, RequiredKind::Daemonset, &DAEMONSETS)
-                }
+                ForwardedBody::DeploymentDef => translated_workload(body?, RequiredKind::Deployment, &DEPLOYMENTS),
+                ForwardedBody::DaemonsetDef => translated_workload(body?, RequiredKind::Daemonset, &DAEMONSETS),
             };
             translated.and_then(|(address, body)| rewritten(&matched, call, query, &address, body))
         }
@@ -117,14 +113,9 @@ pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<SchedulerForward
         }
         RouteAction::CustomResourceDefinitions => definitions(&matched, query, NextBody::AsIs),
         // A watch of custom resources is refused, as its reply never ends. bcs-mesos-driver supports no watch either.
-        RouteAction::CustomResources if matched.parameter("uri").contains("watch") => {
-            Err(TranslationFault::Watch)
-        }
-        RouteAction::CustomResources => {
-            join_path("/apis", matched.parameter("uri"), query).map(|path_and_query| {
-                SchedulerForwarding::OtherServer(OtherServer::CustomResources { path_and_query })
-            })
-        }
+        RouteAction::CustomResources if matched.parameter("uri").contains("watch") => Err(TranslationFault::Watch),
+        RouteAction::CustomResources => join_path("/apis", matched.parameter("uri"), query)
+            .map(|path_and_query| SchedulerForwarding::OtherServer(OtherServer::CustomResources { path_and_query })),
     };
     Some(forwarding.unwrap_or_else(|fault| SchedulerForwarding::Reply(fault.reply())))
 }
@@ -151,8 +142,7 @@ fn translated_workload(
         schema.value(&text)?
     };
     let object = CheckedView::new(&value);
-    let original: &RawValue =
-        serde_json::from_str(&text).map_err(|error| TranslationFault::Json(error.to_string()))?;
+    let original: &RawValue = serde_json::from_str(&text).map_err(|error| TranslationFault::Json(error.to_string()))?;
     let scheduler_object = workload(kind, object, original)?;
     Ok((address(kind, object), NextBody::New(scheduler_object.into())))
 }
@@ -163,8 +153,7 @@ fn check_kind(body: &[u8], kind: RequiredKind) -> Result<(Cow<'_, str>, Value), 
     let text = HEAD
         .spelled(utf8(body, TranslationFault::TypeMeta)?)
         .map_err(|error| TranslationFault::TypeMeta(describe(&error)))?;
-    let value: Value =
-        serde_json::from_str(&text).map_err(|error| TranslationFault::TypeMeta(error.to_string()))?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| TranslationFault::TypeMeta(error.to_string()))?;
     HEAD.kind.accept(&value).map_err(TranslationFault::TypeMeta)?;
     let actual_kind = CheckedView::new(&value).at("kind").text();
     if actual_kind != kind.as_str() {
@@ -220,11 +209,7 @@ fn console(matched: &MatchedTarget, query: &str) -> Result<SchedulerForwarding, 
     }))
 }
 
-fn definitions(
-    matched: &MatchedTarget,
-    query: &str,
-    body: NextBody,
-) -> Result<SchedulerForwarding, TranslationFault> {
+fn definitions(matched: &MatchedTarget, query: &str, body: NextBody) -> Result<SchedulerForwarding, TranslationFault> {
     let path = format!("/apis/{DEFINITIONS_VERSION}/customresourcedefinitions");
     Ok(SchedulerForwarding::OtherServer(
         OtherServer::CustomResourceDefinitions {

@@ -3,14 +3,12 @@ use std::{path::Path, sync::Arc};
 use admittance_admission::on_thread_for_long_work;
 
 use crate::{
-    Digest, Error, MODULE_SIZE_LIMIT, Module, ModuleReference, NetworkConfig, OnProgress, ReferenceResolver,
-    Store,
+    Digest, Error, MODULE_SIZE_LIMIT, Module, ModuleReference, NetworkConfig, OnProgress, ReferenceResolver, Store,
     module::{FetchedModule, check_pin, read_file},
     remote::Remote,
     resolver::FileContents,
     signature::{
-        Material, ReferenceSource, Requirement, SignatureDescription, SignaturePolicy, describe,
-        read_next_to_file,
+        Material, ReferenceSource, Requirement, SignatureDescription, SignaturePolicy, describe, read_next_to_file,
     },
     stock,
 };
@@ -104,9 +102,7 @@ impl Catalog {
         freshness: Freshness,
         progress: OnProgress<'_>,
     ) -> Result<Module, Error> {
-        self.resolver()
-            .obtain(reference, pinned, freshness, progress)
-            .await
+        self.resolver().obtain(reference, pinned, freshness, progress).await
     }
 
     /// Creates a resolver for stages that go live together, so that each reference is resolved once for all of them.
@@ -206,10 +202,7 @@ impl Inner {
     }
 
     /// Returns the policy's rule for this module; `None` if the policy is empty.
-    pub(crate) async fn rule(
-        &self,
-        reference: &ModuleReference,
-    ) -> Result<Option<ModuleRequirement<'_>>, Error> {
+    pub(crate) async fn rule(&self, reference: &ModuleReference) -> Result<Option<ModuleRequirement<'_>>, Error> {
         if self.signatures.is_empty() {
             return Ok(None);
         }
@@ -277,11 +270,7 @@ impl Inner {
         Ok(fetched_module.accept_signed(reference, rule.requirement, material.unwrap_or_default())?)
     }
 
-    async fn stored_material(
-        &self,
-        reference: &ModuleReference,
-        digest: Digest,
-    ) -> Result<Option<Material>, Error> {
+    async fn stored_material(&self, reference: &ModuleReference, digest: Digest) -> Result<Option<Material>, Error> {
         let reference = reference.clone();
         let lookup = self.in_store(move |store| store.material(&reference, digest));
         Ok(lookup.await?.flatten())
@@ -308,9 +297,7 @@ impl Inner {
     }
 }
 
-pub(crate) async fn on_disk<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Error> {
+pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     on_thread_for_long_work(work).await.map_err(|error| {
         if error.is_panic() {
             Error::Panicked(error.to_string())

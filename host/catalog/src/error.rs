@@ -14,9 +14,7 @@ pub enum Error {
         /// Advice on how to fix the error, after a semicolon; empty if there is none.
         advice: String,
     },
-    #[error(
-        "module {location} has {size} bytes, more than the limit of {limit}: make a release build, and strip it"
-    )]
+    #[error("module {location} has {size} bytes, more than the limit of {limit}: make a release build, and strip it")]
     ModuleTooLarge {
         location: String,
         /// The size of the module in bytes, or a lower bound if the server did not announce the size.
@@ -130,10 +128,7 @@ impl Error {
     /// Returns whether a retry may succeed although definitions stay the same, as after a network error or a full disk.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable { .. }
-            | Self::TooSlow { .. }
-            | Self::Proxy { .. }
-            | Self::NotFetched { .. } => true,
+            Self::Unreachable { .. } | Self::TooSlow { .. } | Self::Proxy { .. } | Self::NotFetched { .. } => true,
             Self::Status { status, .. } => matches!(status, 408 | 429 | 500..=599),
             Self::Store { source, .. } => matches!(
                 source.kind(),

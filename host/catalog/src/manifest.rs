@@ -68,10 +68,7 @@ pub(crate) fn not_an_artifact(reference: &OciReference, content: String) -> Erro
 fn module_of(bytes: &[u8]) -> Result<ModuleLayer, String> {
     let manifest: ModuleManifest =
         serde_json::from_slice(bytes).map_err(|error| format!("a manifest that cannot be read ({error})"))?;
-    let is_index = matches!(
-        manifest.media_type.as_deref(),
-        Some(INDEX_TYPE | DOCKER_INDEX_TYPE)
-    );
+    let is_index = matches!(manifest.media_type.as_deref(), Some(INDEX_TYPE | DOCKER_INDEX_TYPE));
     match manifest.manifests {
         Some(entries) => {
             return Err(format!("an index of {} artifacts inside an index", entries.len()));
@@ -82,9 +79,8 @@ fn module_of(bytes: &[u8]) -> Result<ModuleLayer, String> {
     if manifest.schema_version != 2 {
         return Err(format!("a manifest of version {}", manifest.schema_version));
     }
-    let is_module = |layer: &&Descriptor| {
-        layer.media_type == WASM_TYPE || OLDER_WASM_TYPES.contains(&layer.media_type.as_str())
-    };
+    let is_module =
+        |layer: &&Descriptor| layer.media_type == WASM_TYPE || OLDER_WASM_TYPES.contains(&layer.media_type.as_str());
     let modules: Vec<&Descriptor> = manifest.layers.iter().filter(is_module).collect();
     let is_archive = |layer: &&Descriptor| ARCHIVE_TYPES.contains(&layer.media_type.as_str());
     let last_archive = || manifest.layers.last().filter(is_archive);
@@ -110,10 +106,7 @@ fn describe_layers(manifest: &ModuleManifest) -> String {
         .collect();
     if types.is_empty() {
         let config = manifest.config.as_ref().map(|config| config.media_type.as_str());
-        return format!(
-            "no layers (and the configuration is `{}`)",
-            config.unwrap_or_default()
-        );
+        return format!("no layers (and the configuration is `{}`)", config.unwrap_or_default());
     }
     let more = manifest.layers.len().saturating_sub(NAMED_LAYERS);
     if more > 0 {
@@ -134,8 +127,7 @@ mod tests {
     #[test]
     fn an_artifact_has_exactly_one_module() {
         let digest = Digest::of("module");
-        let layer =
-            |media_type: &str| format!(r#"{{"mediaType":"{media_type}","digest":"{digest}","size":6}}"#);
+        let layer = |media_type: &str| format!(r#"{{"mediaType":"{media_type}","digest":"{digest}","size":6}}"#);
         let manifest = |layers: &[String]| {
             format!(
                 r#"{{"schemaVersion":2,"config":{{"mediaType":"c","digest":"sha256:0","size":2}},"layers":[{}]}}"#,
@@ -176,10 +168,7 @@ mod tests {
                 Err("an index of 2 artifacts inside an index"),
             ),
             (index, Err("an index without artifacts")),
-            (
-                r#"{"schemaVersion":1}"#.to_owned(),
-                Err("a manifest of version 1"),
-            ),
+            (r#"{"schemaVersion":1}"#.to_owned(), Err("a manifest of version 1")),
             (
                 manifest(&[layer(WASM_TYPE).replace("sha256", "sha512")]),
                 Err("a module with the digest `sha512:"),

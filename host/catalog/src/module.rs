@@ -128,18 +128,9 @@ fn advice(path: &Path) -> String {
     if !stock_advice.is_empty() || path.exists() {
         return stock_advice;
     }
-    let name = |path: &Path| {
-        path.file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
-    };
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let names = neighbours.iter().map(|file| name(file));
-    let fix = suggestion_or(
-        &name(path),
-        names,
-        "the path begins at the definition's directory",
-    );
+    let fix = suggestion_or(&name(path), names, "the path begins at the definition's directory");
     format!("; build the module, or correct `source`: {fix}")
 }
 
@@ -162,12 +153,10 @@ mod tests {
     fn a_module_file_above_the_size_limit_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.wasm");
-        let error = read_file(&directory.path().join("b.wasm"), 3)
-            .unwrap_err()
-            .to_string();
-        assert!(error.ends_with(
-            "build the module, or correct `source`: the path begins at the definition's directory"
-        ));
+        let error = read_file(&directory.path().join("b.wasm"), 3).unwrap_err().to_string();
+        assert!(
+            error.ends_with("build the module, or correct `source`: the path begins at the definition's directory")
+        );
         assert!(matches!(
             read_file(directory.path(), 3),
             Err(Error::ModuleUnreadable { .. })
@@ -176,11 +165,7 @@ mod tests {
         assert_eq!(read_file(&path, 3).unwrap().0, "abc");
         assert!(matches!(
             read_file(&path, 2),
-            Err(Error::ModuleTooLarge {
-                size: 3,
-                limit: 2,
-                ..
-            })
+            Err(Error::ModuleTooLarge { size: 3, limit: 2, .. })
         ));
     }
 }

@@ -28,8 +28,8 @@ use client::FetchClient;
 use registry::{RegistryAccess, Repository};
 
 use crate::{
-    Catalog, Digest, Error, Freshness, Module, ModuleReference, NetworkConfig, OciReference, OnProgress,
-    Resolution, catalog::Inner, module::FetchedModule, resolver::Once, signature::Material,
+    Catalog, Digest, Error, Freshness, Module, ModuleReference, NetworkConfig, OciReference, OnProgress, Resolution,
+    catalog::Inner, module::FetchedModule, resolver::Once, signature::Material,
 };
 
 #[derive(Debug)]

@@ -45,15 +45,9 @@ impl ReferenceResolver {
     ) -> Result<Module, Error> {
         let find = async {
             match reference {
-                ModuleReference::File(path) => {
-                    self.catalog
-                        .obtain_file(reference, path, pinned, &self.files)
-                        .await
-                }
+                ModuleReference::File(path) => self.catalog.obtain_file(reference, path, pinned, &self.files).await,
                 ModuleReference::Https(_) | ModuleReference::Oci(_) => {
-                    self.catalog
-                        .obtain_remote(reference, pinned, freshness, progress)
-                        .await
+                    self.catalog.obtain_remote(reference, pinned, freshness, progress).await
                 }
             }
         };

@@ -130,10 +130,7 @@ mod tests {
     fn every_embedded_module_can_be_decompressed() {
         for (name, _) in PLUGINS {
             let module = module(&ModuleReference::stock(name));
-            assert!(
-                module.is_some_and(|module| module.starts_with(b"\0asm")),
-                "{name}"
-            );
+            assert!(module.is_some_and(|module| module.starts_with(b"\0asm")), "{name}");
         }
     }
 }

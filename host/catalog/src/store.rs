@@ -198,8 +198,7 @@ impl Store {
 
     /// Reads the stored signatures of a module of this reference. A damaged entry is removed and counts as missing.
     pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
-        serde_json::from_slice(&self.read_sealed(StoreEntryKind::Signature, name_with(reference, module))?)
-            .ok()
+        serde_json::from_slice(&self.read_sealed(StoreEntryKind::Signature, name_with(reference, module))?).ok()
     }
 
     pub(crate) fn keep_material(
@@ -227,12 +226,7 @@ impl Store {
         Some(entry)
     }
 
-    pub(crate) fn keep_sealed(
-        &self,
-        kind: StoreEntryKind,
-        name: Digest,
-        content: &[u8],
-    ) -> Result<(), Error> {
+    pub(crate) fn keep_sealed(&self, kind: StoreEntryKind, name: Digest, content: &[u8]) -> Result<(), Error> {
         self.write(
             &self.path(kind, name),
             &[MAGIC, Digest::of(content).as_bytes().as_slice(), content],

@@ -30,12 +30,7 @@ use crate::{arguments::word, files, logging, remote::ServerUrl};
   admittance agent --gateway https://gateway.example.com --cluster-id plain-dev --register-token-file token")]
 pub(crate) struct Arguments {
     /// The URL of the gateway.
-    #[arg(
-        long,
-        visible_alias = "bke-address",
-        value_name = "URL",
-        env = "ADMITTANCE_GATEWAY"
-    )]
+    #[arg(long, visible_alias = "bke-address", value_name = "URL", env = "ADMITTANCE_GATEWAY")]
     gateway: ServerUrl,
     /// The ID of the cluster at the gateway.
     #[arg(long, value_name = "ID")]
@@ -126,9 +121,8 @@ impl Arguments {
         }
         let register_token = match &self.register_token_file {
             Some(path) => files::read(path)?,
-            None => env::var("REGISTER_TOKEN").map_err(
-                |_| "no register token: write `--register-token-file FILE`, or set REGISTER_TOKEN",
-            )?,
+            None => env::var("REGISTER_TOKEN")
+                .map_err(|_| "no register token: write `--register-token-file FILE`, or set REGISTER_TOKEN")?,
         };
         let servers = match self.api_server.as_slice() {
             [] if self.kubeconfig.is_some() => ApiServers::Endpoints(None),
@@ -169,25 +163,19 @@ impl Arguments {
 
 fn api_server_of_pod() -> crate::Result<Uri> {
     let variable = |name: &str| {
-        env::var(name).map_err(|_| {
-            format!("{name} is not set, so this is not a Pod: name the API server with --api-server")
-        })
+        env::var(name)
+            .map_err(|_| format!("{name} is not set, so this is not a Pod: name the API server with --api-server"))
     };
     let (host, port) = (
         variable("KUBERNETES_SERVICE_HOST")?,
         variable("KUBERNETES_SERVICE_PORT")?,
     );
-    let host = if host.contains(':') {
-        format!("[{host}]")
-    } else {
-        host
-    };
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
     Ok(server(&format!("https://{host}:{port}"))?)
 }
 
 fn server(text: &str) -> Result<Uri, String> {
-    let server: admittance_net::upstream::UpstreamServer =
-        text.parse().map_err(|error| format!("{error}"))?;
+    let server: admittance_net::upstream::UpstreamServer = text.parse().map_err(|error| format!("{error}"))?;
     if !server.is_tls() {
         return Err("write https://, a host and a port: https://10.0.0.1:6443".to_owned());
     }

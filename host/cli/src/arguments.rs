@@ -17,9 +17,7 @@ use crate::files;
 
 pub(crate) fn word<W: Keyword + Send + Sync>() -> impl TypedValueParser<Value = W> {
     PossibleValuesParser::new(W::KEYWORDS.iter().map(|(word, _)| *word)).try_map(|text| {
-        let keyword = W::KEYWORDS
-            .iter()
-            .find(|(word, _)| word.eq_ignore_ascii_case(&text));
+        let keyword = W::KEYWORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
         keyword
             .map(|(_, value)| *value)
             .ok_or_else(|| UnknownKeyword::new::<W>(&text))
@@ -43,8 +41,7 @@ pub(crate) fn existing(text: &str) -> Result<PathBuf, String> {
 }
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text)
-        .map_err(|_| "write a number and its unit, as in 30s, 10m or 1h".to_owned())
+    humantime::parse_duration(text).map_err(|_| "write a number and its unit, as in 30s, 10m or 1h".to_owned())
 }
 
 pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
@@ -72,10 +69,7 @@ pub(crate) fn definitions_or_configured(paths: &[PathBuf], config: Option<&Confi
 }
 
 /// Reads the definition texts in these files and directories. The path `-` stands for `input`.
-pub(crate) fn read_definitions(
-    paths: &[PathBuf],
-    input: &mut impl Read,
-) -> crate::Result<Vec<DefinitionFile>> {
+pub(crate) fn read_definitions(paths: &[PathBuf], input: &mut impl Read) -> crate::Result<Vec<DefinitionFile>> {
     let (inputs, paths): (Vec<_>, Vec<_>) = paths.iter().cloned().partition(|path| path == Path::new("-"));
     let mut files = read_files(&paths)?;
     if !inputs.is_empty() {
@@ -101,9 +95,7 @@ pub(crate) fn no_definition(paths: &[PathBuf]) -> String {
         [] => String::new(),
         paths => format!(" in {}", files::list(paths)),
     };
-    format!(
-        "no definition was found{location}; name files, or directories with *.yaml, *.yml or *.json in them"
-    )
+    format!("no definition was found{location}; name files, or directories with *.yaml, *.yml or *.json in them")
 }
 
 #[cfg(test)]

@@ -120,9 +120,7 @@ async fn audit_cluster(
     let tables = arguments.tables(config, Some(&cluster), ensembles).await?;
     let client = AuditClient::new(cluster, arguments.rate);
     let all_tables: Vec<&Table> = tables.iter().map(|table| &**table).collect();
-    let DiscoveredResources {
-        resources, unknown, ..
-    } = client.discover(&all_tables).await?;
+    let DiscoveredResources { resources, unknown, .. } = client.discover(&all_tables).await?;
     for (group, error) in unknown {
         tracing::warn!("{group} is not audited: {error}");
     }
@@ -188,10 +186,7 @@ async fn audit_lists(
                 {
                     continue;
                 }
-                match requests_by_resource
-                    .iter_mut()
-                    .find(|(other, _)| *other == resource)
-                {
+                match requests_by_resource.iter_mut().find(|(other, _)| *other == resource) {
                     Some((_, requests)) => requests.push(request),
                     None => requests_by_resource.push((resource, vec![request])),
                 }
@@ -287,9 +282,7 @@ impl Arguments {
                     [] => "no chain is for a resource that the cluster has".to_owned(),
                     names => format!("chains are for {}", names.join(", ")),
                 };
-                return Err(
-                    format!("--resource: no chain is for {name} in this cluster; {alternatives}").into(),
-                );
+                return Err(format!("--resource: no chain is for {name} in this cluster; {alternatives}").into());
             }
         }
         Ok(resources

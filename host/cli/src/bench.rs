@@ -102,11 +102,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
                     .map_err(|why| format!("{}: {why}", hooks.display()))?;
             }
             let memory_meter = Arc::new(CallMeter::of_memory());
-            let builder = arguments
-                .hooks
-                .builder(hooks, config.as_ref(), Some(&memory_meter))?;
-            let touched_byte_count =
-                touched_bytes(&builder.build().await?.table(), &memory_meter, &requests).await;
+            let builder = arguments.hooks.builder(hooks, config.as_ref(), Some(&memory_meter))?;
+            let touched_byte_count = touched_bytes(&builder.build().await?.table(), &memory_meter, &requests).await;
             versions.push(BenchedVersion {
                 hooks: hooks.display().to_string(),
                 table,

@@ -122,8 +122,8 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Certificate
     let mut certificates = Vec::new();
     for (subject, files) in subjects {
         let current_pair = arguments.renew.then(|| read(&files).ok()).flatten();
-        let current_expiry = current_pair
-            .and_then(|[certificate, key]| authority.good_until(&certificate, &key, &subject, now));
+        let current_expiry =
+            current_pair.and_then(|[certificate, key]| authority.good_until(&certificate, &key, &subject, now));
         let not_after = match current_expiry {
             Some(not_after) => not_after,
             None => {
@@ -176,22 +176,11 @@ fn planned(
     Ok(plan)
 }
 
-fn authority(
-    files: &CertificateFiles,
-    arguments: &Arguments,
-    now: OffsetDateTime,
-) -> crate::Result<(Authority, bool)> {
-    let unusable = |reason| {
-        format!(
-            "{} cannot sign certificates: {reason}",
-            files.certificate.display()
-        )
-    };
+fn authority(files: &CertificateFiles, arguments: &Arguments, now: OffsetDateTime) -> crate::Result<(Authority, bool)> {
+    let unusable = |reason| format!("{} cannot sign certificates: {reason}", files.certificate.display());
     let half = |present: &PathBuf, absent: &PathBuf| {
         let (present, absent) = (present.display(), absent.display());
-        format!(
-            "{present} exists but {absent} does not; restore it, or move the other file away to make a new CA"
-        )
+        format!("{present} exists but {absent} does not; restore it, or move the other file away to make a new CA")
     };
     match files.paths().map(|path| path.exists()) {
         [true, true] => {

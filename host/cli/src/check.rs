@@ -162,10 +162,7 @@ impl fmt::Display for StageMistake {
         } = self;
         let candidate = if *candidate { "the candidate of " } else { "" };
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
-        write!(
-            f,
-            "{location}: {candidate}stage {stage} of chain {chain}: {message}"
-        )
+        write!(f, "{location}: {candidate}stage {stage} of chain {chain}: {message}")
     }
 }
 
@@ -212,10 +209,7 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         }
     }
     let warnings = config.iter().flat_map(Config::warnings);
-    let reach = config
-        .as_ref()
-        .map(|config| config.front.reach())
-        .unwrap_or_default();
+    let reach = config.as_ref().map(|config| config.front.reach()).unwrap_or_default();
     let of_chains = definitions
         .chains
         .iter()
@@ -269,10 +263,7 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
 
 /// Returns a mistake for each feature that a namespaced chain uses although the configuration forbids it.
 fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
-    let namespaced = config
-        .definitions
-        .iter()
-        .find_map(|location| location.namespaced());
+    let namespaced = config.definitions.iter().find_map(|location| location.namespaced());
     let is_given = |chain: &&ChainDefinition| {
         let mut of_config = config.definition_files();
         !of_config.any(|path| Path::new(&chain.source.file).starts_with(path))
@@ -305,13 +296,10 @@ impl CheckReport {
                 warnings,
                 unchecked,
             } => {
-                let chains = definitions.chains.iter().map(|chain| {
-                    format!(
-                        "{GOOD}ok{GOOD:#}  {}  {}\n",
-                        chain.name,
-                        stages(chain).join(" -> ")
-                    )
-                });
+                let chains = definitions
+                    .chains
+                    .iter()
+                    .map(|chain| format!("{GOOD}ok{GOOD:#}  {}  {}\n", chain.name, stages(chain).join(" -> ")));
                 let exceptions = definitions.exceptions.iter().map(|definition| {
                     let Exception { name, until, .. } = &*definition.exception;
                     let stages = excepted_stages(definition).join(", ");
@@ -349,8 +337,7 @@ impl CheckReport {
                 warnings,
                 unchecked,
             } => {
-                let chain_json =
-                    |chain: &ChainDefinition| json!({"name": chain.name, "stages": stages(chain)});
+                let chain_json = |chain: &ChainDefinition| json!({"name": chain.name, "stages": stages(chain)});
                 let chains: Vec<_> = definitions.chains.iter().map(chain_json).collect();
                 let rows = definitions.exceptions.iter().map(|definition| {
                     let Exception { name, until, .. } = &*definition.exception;
@@ -451,8 +438,7 @@ mod tests {
                 (is_valid, expected.iter().len()),
                 "{messages:?}"
             );
-            let is_found =
-                expected.is_none_or(|expected| messages.iter().any(|text| text.contains(expected)));
+            let is_found = expected.is_none_or(|expected| messages.iter().any(|text| text.contains(expected)));
             assert!(is_found, "{messages:?}");
             std::fs::remove_dir_all(path("chains")).unwrap();
         }

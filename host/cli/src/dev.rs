@@ -69,10 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         );
         return Err(error.into());
     };
-    let chain = arguments
-        .chain
-        .clone()
-        .unwrap_or_else(|| directory.join("chain.yaml"));
+    let chain = arguments.chain.clone().unwrap_or_else(|| directory.join("chain.yaml"));
     if !chain.exists() {
         let error = format!(
             "{} does not exist; name the chain to serve with --chain",
@@ -104,11 +101,7 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
                 Err(error) => anstream::eprintln!("{BAD}error:{BAD:#} {}", causes::chain(&*error)),
             }
         }
-        let (style, result) = if is_passed {
-            (GOOD, "passed")
-        } else {
-            (BAD, "failed")
-        };
+        let (style, result) = if is_passed { (GOOD, "passed") } else { (BAD, "failed") };
         anstream::eprintln!("{style}{result}{style:#} {DIM}waiting for a change (Ctrl-C ends it){DIM:#}");
         watch.changed().await;
     }
@@ -166,9 +159,8 @@ fn watched_paths(project: &Path, files: impl Iterator<Item = PathBuf>, chain: &P
     while let Some(directory) = directories.pop() {
         let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
         // Symbolic links are skipped because they can form cycles, and `__pycache__` because Python tests write to it.
-        let below = entries.filter(|entry| {
-            entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.file_name() != "__pycache__"
-        });
+        let below = entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.file_name() != "__pycache__");
         directories.extend(below.map(|entry| entry.path()));
         paths.push(directory);
     }
@@ -190,12 +182,7 @@ mod tests {
         let paths = watched_paths(folder.path(), project.files(), Path::new("chains"));
         let mut names: Vec<_> = paths
             .iter()
-            .map(|path| {
-                path.strip_prefix(folder.path())
-                    .unwrap_or(path)
-                    .display()
-                    .to_string()
-            })
+            .map(|path| path.strip_prefix(folder.path()).unwrap_or(path).display().to_string())
             .collect();
         names.sort();
         assert_eq!(

@@ -15,22 +15,16 @@ use admittance::{Digest, catalog::Store};
 pub(crate) fn store(explicit_directory: Option<PathBuf>) -> Option<PathBuf> {
     explicit_directory.or_else(|| {
         usable(default_store(&variable), "store", |directory| {
-            Store::open(directory)
-                .map(drop)
-                .map_err(|error| error.to_string())
+            Store::open(directory).map(drop).map_err(|error| error.to_string())
         })
     })
 }
 
 pub(crate) fn history(explicit_directory: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
     explicit_directory.or_else(|| {
-        usable(
-            default_history(configuration, &variable),
-            "history",
-            |directory| {
-                writable(directory).map_err(|error| format!("history {}: {error}", directory.display()))
-            },
-        )
+        usable(default_history(configuration, &variable), "history", |directory| {
+            writable(directory).map_err(|error| format!("history {}: {error}", directory.display()))
+        })
     })
 }
 
@@ -64,9 +58,7 @@ fn variable(name: &str) -> Option<OsString> {
 
 /// Reads a path from an environment variable. Ignores a relative path, as the XDG specification requires.
 fn absolute(variable: Variable<'_>, name: &str) -> Option<PathBuf> {
-    variable(name)
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
+    variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 fn default_store(variable: Variable<'_>) -> Option<PathBuf> {

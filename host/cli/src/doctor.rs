@@ -124,8 +124,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<DoctorFinding>> {
     let config = match Config::read(path) {
         Ok(config) => config,
         Err(mistakes) => {
-            let of_configuration =
-                |mistake: &_| DoctorFinding::problem("configuration", format!("{mistake}"));
+            let of_configuration = |mistake: &_| DoctorFinding::problem("configuration", format!("{mistake}"));
             findings.extend(mistakes.iter().map(of_configuration));
             return Ok(findings);
         }
@@ -180,8 +179,7 @@ fn port(subject: &'static str, address: SocketAddr) -> Option<DoctorFinding> {
     };
     let advice = bind_advice(&error);
     if error.kind() == io::ErrorKind::AddrInUse {
-        let message =
-            format!("{address} is in use, perhaps by this program (`admittance status` shows that){advice}");
+        let message = format!("{address} is in use, perhaps by this program (`admittance status` shows that){advice}");
         return Some(DoctorFinding::warning(subject, message));
     }
     let message = format!("{address}: {error}{advice}");
@@ -193,9 +191,7 @@ fn certificates(config: &Config) -> Vec<CertificateState> {
     let ports = config.listen.tls.iter().chain(admin.map(|tls| &tls.server));
     let clients = config.front.clients();
     let of_ports = ports.filter_map(|tls| tls.status());
-    of_ports
-        .chain(clients.iter().filter_map(|tls| tls.status()))
-        .collect()
+    of_ports.chain(clients.iter().filter_map(|tls| tls.status())).collect()
 }
 
 fn certificate(status: &CertificateState, now: SystemTime) -> Option<DoctorFinding> {
@@ -259,10 +255,7 @@ async fn upstream(config: &Config) -> Option<DoctorFinding> {
     };
     let request = Request::get("/").body(Body::empty()).ok()?;
     Some(match connection.upstream.send(request).await {
-        Ok(response) => DoctorFinding::ok(
-            SUBJECT,
-            format!("it answers ({} for /)", response.status().as_u16()),
-        ),
+        Ok(response) => DoctorFinding::ok(SUBJECT, format!("it answers ({} for /)", response.status().as_u16())),
         Err(error) => DoctorFinding::problem(
             SUBJECT,
             format!(
@@ -314,10 +307,7 @@ mod tests {
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert_eq!(directory("store", Some(&file)).severity, Severity::Problem);
-        assert_ne!(
-            directory("store", Some(folder.path())).severity,
-            Severity::Problem
-        );
+        assert_ne!(directory("store", Some(folder.path())).severity, Severity::Problem);
         assert_eq!(directory("store", None).severity, Severity::Warning);
     }
 

@@ -9,8 +9,7 @@ use std::{
 
 use admittance::DURATION_BUCKETS;
 use metrics::{
-    Counter, Gauge, Histogram, Key, KeyName, Label, Metadata, Recorder, SharedString, Unit,
-    set_global_recorder,
+    Counter, Gauge, Histogram, Key, KeyName, Label, Metadata, Recorder, SharedString, Unit, set_global_recorder,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_util::MetricKindMask;
@@ -175,8 +174,7 @@ mod tests {
         let exporter = Exporter::new(FORGOTTEN_AFTER).unwrap();
         with_local_recorder(&exporter, || {
             for number in 0..2000 {
-                counter!("requests_total", "cluster" => format!("plain-{number}"), "status" => "2xx")
-                    .increment(1);
+                counter!("requests_total", "cluster" => format!("plain-{number}"), "status" => "2xx").increment(1);
             }
             counter!("requests_total", "cluster" => "plain-0", "status" => "2xx").increment(1);
             counter!("others_total", "result" => "live").increment(1);

@@ -61,9 +61,7 @@ impl<'a> FileDraft<'a> {
         };
         let file = write().map_err(|error| {
             at(path)(match error.kind() {
-                io::ErrorKind::NotFound => {
-                    "its directory does not exist; create it, or name another".to_owned()
-                }
+                io::ErrorKind::NotFound => "its directory does not exist; create it, or name another".to_owned(),
                 _ => root_cause(&error),
             })
         })?;
@@ -100,10 +98,7 @@ pub(crate) fn is_module(path: &Path) -> bool {
 }
 
 pub(crate) fn list(paths: &[impl AsRef<Path>]) -> String {
-    let names: Vec<_> = paths
-        .iter()
-        .map(|path| path.as_ref().display().to_string())
-        .collect();
+    let names: Vec<_> = paths.iter().map(|path| path.as_ref().display().to_string()).collect();
     names.join(", ")
 }
 

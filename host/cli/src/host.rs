@@ -26,9 +26,7 @@ pub(crate) fn running_program() -> PathBuf {
 /// Returns a builder of hosts. A host keeps its modules in `store`. If this is `None`, it keeps them in the configured
 /// directory, or else in the user's default directory.
 pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBuilder {
-    let mut builder = Host::builder()
-        .on_progress(progress::show())
-        .sandbox(sandbox(config));
+    let mut builder = Host::builder().on_progress(progress::show()).sandbox(sandbox(config));
     if let Some(config) = config {
         builder = builder.catalog(config.catalog.clone());
     }
@@ -61,10 +59,7 @@ pub(crate) fn builder_for_requests(config: Option<&Config>, store: Option<PathBu
     addresses.fold(builder, |builder, (host, address)| builder.resolve(host, address))
 }
 
-pub(crate) async fn table(
-    builder: HostBuilder,
-    definitions: Vec<ChainDefinition>,
-) -> Result<Arc<Table>, Error> {
+pub(crate) async fn table(builder: HostBuilder, definitions: Vec<ChainDefinition>) -> Result<Arc<Table>, Error> {
     let builder = definitions.into_iter().fold(builder, HostBuilder::definition);
     Ok(builder.build().await?.table())
 }

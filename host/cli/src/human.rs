@@ -73,22 +73,14 @@ mod tests {
 
     #[test]
     fn durations_are_written_in_a_suitable_unit() {
-        for (nanoseconds, expected) in [
-            (26_400, "26.4µs"),
-            (1_200_000, "1.20ms"),
-            (2_500_000_000, "2.50s"),
-        ] {
+        for (nanoseconds, expected) in [(26_400, "26.4µs"), (1_200_000, "1.20ms"), (2_500_000_000, "2.50s")] {
             assert_eq!(duration(Duration::from_nanos(nanoseconds)), expected);
         }
     }
 
     #[test]
     fn digests_are_shortened_to_twelve_digits() {
-        for (digest, short) in [
-            ("sha256:0123456789abcdef", "0123456789ab"),
-            ("0123", "0123"),
-            ("", ""),
-        ] {
+        for (digest, short) in [("sha256:0123456789abcdef", "0123456789ab"), ("0123", "0123"), ("", "")] {
             assert_eq!(short_digest(digest), short);
         }
     }

@@ -43,11 +43,7 @@ struct InitTemplate {
 macro_rules! init_template {
     ($folder:literal, $request:literal, $run_arguments:literal) => {
         InitTemplate {
-            config: include_str!(concat!(
-                "../../../sdk/templates/init/",
-                $folder,
-                "/admittance.yaml"
-            )),
+            config: include_str!(concat!("../../../sdk/templates/init/", $folder, "/admittance.yaml")),
             chain: include_str!(concat!("../../../sdk/templates/init/", $folder, "/chain.yaml")),
             request: (
                 $request,
@@ -78,10 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     let new_files = [(DEFAULT_CONFIG, config), (CHAIN, chain), (request, content)]
         .map(|(path, content)| (arguments.directory.join(path), content));
     if let Some((path, _)) = new_files.iter().find(|(path, _)| path.exists()) {
-        let error = format!(
-            "{} exists; name another directory with --directory",
-            path.display()
-        );
+        let error = format!("{} exists; name another directory with --directory", path.display());
         return Err(error.into());
     }
     for (path, content) in &new_files {

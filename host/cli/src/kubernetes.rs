@@ -212,7 +212,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         }
         KubernetesCommand::Chart(installation) => {
             if installation.static_pod || installation.agent.agent {
-                let message = "a chart has neither a static Pod nor an agent: use --static and --agent with `manifests`";
+                let message =
+                    "a chart has neither a static Pod nor an agent: use --static and --agent with `manifests`";
                 return Err(message.into());
             }
             chart(installation, now)
@@ -236,10 +237,7 @@ struct PreparedInstallation {
 
 impl PreparedInstallation {
     fn new(installation: &Installation) -> crate::Result<Self> {
-        if installation
-            .max_replicas
-            .is_some_and(|max| max < installation.replicas)
-        {
+        if installation.max_replicas.is_some_and(|max| max < installation.replicas) {
             return Err("--max-replicas is smaller than --replicas".into());
         }
         let (mut configuration, set) = input(installation)?;
@@ -249,16 +247,13 @@ impl PreparedInstallation {
             // The configuration has no settings for webhooks, so it gets them here. With these settings, the leader of
             // the Pods registers the webhooks once a Pod is ready. If they were registered earlier, the API server
             // would call webhooks that nothing serves yet.
-            let is_given = installation.certs.is_some()
-                || configuration.names_certificate
-                || configuration.has_own_admin_tls();
+            let is_given =
+                installation.certs.is_some() || configuration.names_certificate || configuration.has_own_admin_tls();
             let own_certificate = (!is_given).then(OwnCertificate::default);
             configuration.keep_webhooks(&installation.registration(), own_certificate)?;
         }
         if configuration.makes_certificate() && installation.certs.is_some() {
-            return Err(
-                "--certs: without `listen.tls` in the configuration, the Pods make their certificate".into(),
-            );
+            return Err("--certs: without `listen.tls` in the configuration, the Pods make their certificate".into());
         }
         let definitions = set.definitions()?;
         let chains = chains(installation, &configuration, &definitions)?;
@@ -280,10 +275,7 @@ impl PreparedInstallation {
     }
 }
 
-fn manifests(
-    installation: &Installation,
-    now: OffsetDateTime,
-) -> crate::Result<(Vec<CommentedManifest>, Vec<String>)> {
+fn manifests(installation: &Installation, now: OffsetDateTime) -> crate::Result<(Vec<CommentedManifest>, Vec<String>)> {
     let prepared = PreparedInstallation::new(installation)?;
     let configuration = &prepared.configuration;
     let certificates = match &installation.certs {
@@ -377,9 +369,7 @@ fn chains(
     let mut chains = definitions.chains.clone();
     if !installation.resources.is_empty() {
         if !configuration.reads_resources {
-            return Err(
-                "--resources is for a configuration with `definitions: [ { kubernetes: {} } ]`".into(),
-            );
+            return Err("--resources is for a configuration with `definitions: [ { kubernetes: {} } ]`".into());
         }
         chains.extend(admittance::definitions::load(&installation.resources)?);
     }

@@ -9,8 +9,7 @@ use admittance_driver::{LogFormat, Traces};
 use admittance_net::trace::SPANS;
 use tracing::Subscriber;
 use tracing_subscriber::{
-    EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, registry::LookupSpan,
-    util::SubscriberInitExt,
+    EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt,
 };
 
 use self::writer::LogOutput;
@@ -114,8 +113,7 @@ mod tests {
             let registry = tracing_subscriber::registry().with(parse(filter).unwrap());
             tracing::subscriber::with_default(registry, || {
                 let ours_is = tracing::enabled!(target: "admittance_sandbox::prepare", tracing::Level::TRACE);
-                let theirs_is =
-                    tracing::enabled!(target: "cranelift_codegen::machinst", tracing::Level::TRACE);
+                let theirs_is = tracing::enabled!(target: "cranelift_codegen::machinst", tracing::Level::TRACE);
                 assert_eq!((ours_is, theirs_is), (ours, compiler), "{filter}");
             });
         }

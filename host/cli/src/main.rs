@@ -122,9 +122,7 @@ fn main() -> ExitCode {
     shell::complete();
     let parsed = Arguments::command().try_get_matches();
     let matches = parsed.unwrap_or_else(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            help::program().get_matches()
-        }
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => help::program().get_matches(),
         _ => closest(error).exit(),
     });
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

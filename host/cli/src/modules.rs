@@ -121,25 +121,15 @@ mod tests {
         for text in [path.clone(), format!("file:{path}")] {
             assert_eq!(module_or_file(&text), Ok(ModuleReference::File(file.clone())));
         }
-        assert_eq!(
-            module_or_file("b.wasm"),
-            Ok(ModuleReference::File("b.wasm".into()))
-        );
+        assert_eq!(module_or_file("b.wasm"), Ok(ModuleReference::File("b.wasm".into())));
         let odd = folder.path().join("a:1.wasm");
         std::fs::write(&odd, "").unwrap();
         let text = odd.display().to_string();
         assert_eq!(module_or_file(&text), Ok(ModuleReference::File(odd)));
-        for text in [
-            "oci://r.example.com/a:1",
-            "https://example.com/a.wasm",
-            "file:b.wasm",
-        ] {
+        for text in ["oci://r.example.com/a:1", "https://example.com/a.wasm", "file:b.wasm"] {
             assert_eq!(module_or_file(text).unwrap().to_string(), text);
         }
-        for (text, expected) in [
-            ("r.example.com/a:1", "write `file:` and a path"),
-            ("oci://a", "oci://"),
-        ] {
+        for (text, expected) in [("r.example.com/a:1", "write `file:` and a path"), ("oci://a", "oci://")] {
             let error = module_or_file(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }

@@ -88,10 +88,7 @@ fn name(directory: &Path, lang: Lang) -> Result<&str, String> {
          enum examples extern false final fn for if impl in incremental let loop macro match mod move mut \
          override priv proc-macro pub ref return self static std struct super test trait true try type \
          typeof unsafe use where while";
-    let name = directory
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default();
+    let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_valid = name.starts_with(|first: char| first.is_ascii_lowercase())
         && !name.ends_with('-')
         && name.len() <= 63

@@ -23,11 +23,7 @@ pub(crate) enum Output {
 
 impl Output {
     /// Prints a value in this format. ANSI colours in the text are removed if the output does not support them.
-    pub(crate) fn print<T: Serialize + ?Sized>(
-        self,
-        value: &T,
-        text: impl FnOnce(&T) -> String,
-    ) -> crate::Result<()> {
+    pub(crate) fn print<T: Serialize + ?Sized>(self, value: &T, text: impl FnOnce(&T) -> String) -> crate::Result<()> {
         let text = match self {
             Self::Text => text(value),
             Self::Json => serde_json::to_string_pretty(value)? + "\n",

@@ -249,10 +249,7 @@ fn bar(total: Option<u64>) -> ProgressBar {
             ProgressBar::new(total),
             "{spinner} {msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec}",
         ),
-        None => styled(
-            ProgressBar::new_spinner(),
-            "{spinner} {msg} {bytes} {bytes_per_sec}",
-        ),
+        None => styled(ProgressBar::new_spinner(), "{spinner} {msg} {bytes} {bytes_per_sec}"),
     }
 }
 
@@ -273,10 +270,7 @@ mod tests {
         assert!(matches!(screen, LoadingScreen::Plain));
         let mut screen = LoadingScreen::Waiting;
         screen.start(0);
-        assert!(
-            matches!(screen, LoadingScreen::Plain),
-            "nothing would ever end it"
-        );
+        assert!(matches!(screen, LoadingScreen::Plain), "nothing would ever end it");
     }
 
     fn fetch_start(total: Option<u64>) -> FetchProgress {

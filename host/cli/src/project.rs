@@ -234,8 +234,7 @@ impl Project {
                     let bytes = files::read_bytes(&component)?;
                     io::Result::Ok(format!("{source} {}\n", Digest::of(bytes)))
                 };
-                let is_current =
-                    |built: String| files::read(&record).is_ok_and(|record_text| record_text == built);
+                let is_current = |built: String| files::read(&record).is_ok_and(|record_text| record_text == built);
                 if built().is_ok_and(is_current) {
                     return Ok(component);
                 }
@@ -243,8 +242,8 @@ impl Project {
                 if !self.run(self.language.build)?.success() {
                     return Err(does_not_compile(&command).into());
                 }
-                let built = built()
-                    .map_err(|_| format!("`{command}` writes no {path}; let it write the component there"))?;
+                let built =
+                    built().map_err(|_| format!("`{command}` writes no {path}; let it write the component there"))?;
                 fs::write(&record, built).map_err(files::at(&record))?;
                 Ok(component)
             }
@@ -277,8 +276,7 @@ impl Project {
     fn linked_packages(&self) -> Vec<PathBuf> {
         let packages = self.directory.join("node_modules");
         let entries = |directory: &Path| sorted_entries(directory).unwrap_or_default().into_iter();
-        let scopes =
-            entries(&packages).filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"@"));
+        let scopes = entries(&packages).filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"@"));
         let scoped: Vec<_> = scopes.flat_map(|scope| entries(&scope.path())).collect();
         entries(&packages)
             .chain(scoped)
@@ -326,15 +324,10 @@ impl Project {
         } = setup;
         let read_file = |file: &&str| files::read_bytes(&self.directory.join(file)).unwrap_or_default();
         let read_dependencies = || {
-            named_in.map(|(files, relative_path)| {
-                (
-                    files.iter().map(read_file).collect::<Vec<_>>().concat(),
-                    relative_path,
-                )
-            })
+            named_in
+                .map(|(files, relative_path)| (files.iter().map(read_file).collect::<Vec<_>>().concat(), relative_path))
         };
-        let is_current =
-            read_dependencies().is_none_or(|(text, relative_path)| text == read_file(&relative_path));
+        let is_current = read_dependencies().is_none_or(|(text, relative_path)| text == read_file(&relative_path));
         if is_current && self.directory.join(result).exists() {
             return Ok(());
         }

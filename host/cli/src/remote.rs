@@ -22,9 +22,7 @@ use http::Method;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::{
-    accounts::{
-        ClustersArguments, PermissionsArguments, RegisterTokensArguments, TokensArguments, UsersArguments,
-    },
+    accounts::{ClustersArguments, PermissionsArguments, RegisterTokensArguments, TokensArguments, UsersArguments},
     candidates::CandidatesArguments,
     change::{ApplyArguments, DeleteArguments, PromoteArguments, RollbackArguments},
     connection::ServerUrl,
@@ -62,10 +60,7 @@ impl Query {
         parameters: &[(&str, String)],
         text: impl FnOnce(&T) -> String,
     ) -> crate::Result<T> {
-        let message = Message {
-            parameters,
-            body: None,
-        };
+        let message = Message { parameters, body: None };
         self.send(Method::GET, path, message, text)
     }
 
@@ -96,12 +91,7 @@ impl Query {
         Ok(reply)
     }
 
-    fn request<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &[&str],
-        message: Message<'_>,
-    ) -> crate::Result<T> {
+    fn request<T: DeserializeOwned>(&self, method: Method, path: &[&str], message: Message<'_>) -> crate::Result<T> {
         Ok(crate::block_on(
             AdminClient::new(&self.connection)?.send(method, path, message),
         )??)

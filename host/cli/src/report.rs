@@ -1,8 +1,7 @@
 //! Shows what chains decided about requests, on a terminal or as JSON.
 
 use admittance::admission::{
-    Chain, Decision, FailurePolicy, Mode, Object, Outcome, RefusalCause, Request, RequestRefusal,
-    StageResult, TraceRow,
+    Chain, Decision, FailurePolicy, Mode, Object, Outcome, RefusalCause, Request, RequestRefusal, StageResult, TraceRow,
 };
 use anstyle::Style;
 use serde_json::{Value, json};
@@ -270,8 +269,7 @@ fn stage(row: &TraceRow) -> Value {
         },
         StageResult::Changed(patch) => json!({"patch": patch}),
         StageResult::Denied(denial) => {
-            let mut details =
-                json!({"code": denial.code(), "reason": denial.reason, "message": denial.message});
+            let mut details = json!({"code": denial.code(), "reason": denial.reason, "message": denial.message});
             let causes = causes(&row.result);
             if let (false, Some(fields)) = (causes.is_empty(), details.as_object_mut()) {
                 fields.insert("causes".to_owned(), json!(causes));

@@ -100,15 +100,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     if !arguments.watch {
         return crate::block_on(once(arguments))?;
     }
-    if arguments
-        .requests
-        .requests
-        .iter()
-        .any(|path| path == Path::new("-"))
-    {
-        return Err(
-            "--watch reads the requests again and again; name a file in place of standard input".into(),
-        );
+    if arguments.requests.requests.iter().any(|path| path == Path::new("-")) {
+        return Err("--watch reads the requests again and again; name a file in place of standard input".into());
     }
     crate::block_on(async {
         tokio::select! {
@@ -138,9 +131,7 @@ async fn once(arguments: &Arguments) -> crate::Result<ExitCode> {
 async fn evaluate(arguments: &Arguments) -> crate::Result<ExitCode> {
     let config = arguments.hooks.config(&arguments.requests)?;
     let requests = arguments.requests.read(config.as_ref())?;
-    let builder = arguments
-        .hooks
-        .builder(&arguments.hooks.hooks, config.as_ref(), None)?;
+    let builder = arguments.hooks.builder(&arguments.hooks.hooks, config.as_ref(), None)?;
     let table = builder.build().await.map_err(check::at_fields)?.table();
     let mut reports = Vec::new();
     for located_request in requests {

@@ -154,9 +154,7 @@ mod tests {
             ),
             (
                 "/properties/namespaces/additionalProperties/description",
-                json!(
-                    "labels of a namespace, for label selectors. Default: only kubernetes.io/metadata.name"
-                ),
+                json!("labels of a namespace, for label selectors. Default: only kubernetes.io/metadata.name"),
             ),
             (
                 "/properties/registration/properties/external/properties/port/description",
@@ -165,11 +163,7 @@ mod tests {
                 ),
             ),
         ] {
-            assert_eq!(
-                schema.pointer(pointer),
-                Some(&expected),
-                "{pointer} in {schema:#}"
-            );
+            assert_eq!(schema.pointer(pointer), Some(&expected), "{pointer} in {schema:#}");
         }
         assert_eq!(plain("a [b](c#d) `e` [f] g"), "a b e [f] g");
     }

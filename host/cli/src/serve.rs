@@ -13,8 +13,8 @@ use admittance_admin::AdminConfig;
 use admittance_bcs::zookeeper::Ensembles;
 use admittance_cluster::Cluster;
 use admittance_driver::{
-    AdminPort, Config, Connections, Driver, LogFormat, ReviewsConfig, Shutdown, ShutdownResult, Traces,
-    parse_lease, with_definitions,
+    AdminPort, Config, Connections, Driver, LogFormat, ReviewsConfig, Shutdown, ShutdownResult, Traces, parse_lease,
+    with_definitions,
 };
 use admittance_fleet::{Webhooks, certificates::Service};
 use admittance_net::{Metric, limits::raise_descriptor_limit, upstream::UpstreamServer, workers::Workers};
@@ -256,7 +256,8 @@ fn warm(cluster: &Cluster, host: &Host) {
     let table = host.table();
     let mut stages = table.chains().flat_map(|chain| &chain.stages);
     // An empty selector matches every namespace, so the labels of namespaces are needed only for other selectors.
-    let needs_labels = |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
+    let needs_labels =
+        |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
     if stages.any(|stage| stage.spec.namespace_selector.as_ref().is_some_and(needs_labels)) {
         cluster.watch_namespaces();
     }

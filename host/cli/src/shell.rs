@@ -104,10 +104,7 @@ mod tests {
     #[test]
     fn the_help_of_every_command_has_examples() {
         for (name, command) in commands(&crate::Arguments::command(), PROGRAM) {
-            let help = command
-                .get_after_help()
-                .map(ToString::to_string)
-                .unwrap_or_default();
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let examples = help.lines().skip(1).filter(|line| line.contains(&name)).count();
             assert!(help.starts_with("Examples:\n") && examples > 0, "{name}: {help}");
         }

@@ -5,9 +5,9 @@ use std::{path::PathBuf, sync::Arc};
 use admittance::{
     HostBuilder, SandboxConfig,
     admission::{
-        AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery,
-        ClusterReader, Deadline, HttpAnswer, HttpAnswerError, HttpAnswers, HttpError, HttpGrant, HttpRequest,
-        HttpResponse, HttpSender, Labels, NamespaceLookupError, NamespaceSource, UserInfo, async_trait,
+        AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader,
+        Deadline, HttpAnswer, HttpAnswerError, HttpAnswers, HttpError, HttpGrant, HttpRequest, HttpResponse,
+        HttpSender, Labels, NamespaceLookupError, NamespaceSource, UserInfo, async_trait,
     },
 };
 use admittance_cluster::ManifestFiles;
@@ -56,11 +56,7 @@ pub(crate) struct SurroundingFiles {
 }
 
 impl SurroundingFiles {
-    pub(crate) fn simulate(
-        &self,
-        builder: HostBuilder,
-        mut sandbox: SandboxConfig,
-    ) -> crate::Result<HostBuilder> {
+    pub(crate) fn simulate(&self, builder: HostBuilder, mut sandbox: SandboxConfig) -> crate::Result<HostBuilder> {
         let manifests = ManifestFiles::new(request_file::manifests(&self.cluster)?)?;
         if !self.cluster.is_empty() {
             sandbox.cluster = Some(Arc::new(manifests.clone()));

@@ -145,9 +145,7 @@ fn default_cases(subject: &Path) -> PathBuf {
         files::directory(subject)
     };
     let path = beside.join("tests");
-    path.components()
-        .filter(|part| *part != Component::CurDir)
-        .collect()
+    path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
 fn no_case(arguments: &Arguments) -> String {
@@ -168,11 +166,7 @@ fn no_case(arguments: &Arguments) -> String {
     }
 }
 
-fn read(
-    paths: &[PathBuf],
-    subject: &TestSubject,
-    config: Option<&Config>,
-) -> Result<Vec<TestCase>, Mistakes> {
+fn read(paths: &[PathBuf], subject: &TestSubject, config: Option<&Config>) -> Result<Vec<TestCase>, Mistakes> {
     let dialect = config.and_then(|config| config.front.dialect());
     let mut mistakes = Mistakes::new();
     let cases = paths

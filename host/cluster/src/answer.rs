@@ -81,10 +81,7 @@ impl Cluster {
         loop {
             let response = self.forward(request.clone()).await?;
             let status = response.status();
-            let is_overloaded = matches!(
-                status,
-                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-            );
+            let is_overloaded = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
             if is_overloaded && attempt < ATTEMPTS {
                 tokio::time::sleep(pause(response.headers())).await;
                 attempt += 1;
@@ -93,9 +90,7 @@ impl Cluster {
             let collected_body = Limited::new(response.into_body(), LIMIT).collect().await;
             let body = collected_body.map_err(|error| {
                 if error.is::<LengthLimitError>() {
-                    AnswerError::TooLarge {
-                        path: path.to_owned(),
-                    }
+                    AnswerError::TooLarge { path: path.to_owned() }
                 } else {
                     AnswerError::Incomplete {
                         path: path.to_owned(),

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use admittance_admission::{
-    AccessAttributes, AccessCheckResult, AuthorizerError, ClusterError, Deadline, UserInfo,
-};
+use admittance_admission::{AccessAttributes, AccessCheckResult, AuthorizerError, ClusterError, Deadline, UserInfo};
 use http::{Method, Request, header::CONTENT_TYPE};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -18,8 +16,7 @@ use crate::{
 
 const REVIEW_LIMIT: Duration = Duration::from_secs(2);
 
-pub(crate) const NOBODY: &str =
-    "the request has neither a user nor groups, so their permissions cannot be checked";
+pub(crate) const NOBODY: &str = "the request has neither a user nor groups, so their permissions cannot be checked";
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
@@ -64,13 +61,7 @@ pub(crate) async fn ask(
     attributes: &AccessAttributes,
     deadline: Deadline,
 ) -> Result<AccessCheckResult, ClusterError> {
-    let answer = send(
-        connection,
-        user,
-        attributes,
-        deadline.within(REVIEW_LIMIT).instant(),
-    )
-    .await;
+    let answer = send(connection, user, attributes, deadline.within(REVIEW_LIMIT).instant()).await;
     answer.map_err(|error| match error {
         SubjectReviewError::Refused(words) => ClusterError::Refused(words),
         SubjectReviewError::Request(failure) => failure.for_plugin(&needed_permission()),
@@ -135,13 +126,10 @@ fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
                 ("namespace", namespace),
                 ("name", name),
             ];
-            let selectors = [
-                ("fieldSelector", field_selector),
-                ("labelSelector", label_selector),
-            ]
-            .into_iter()
-            .filter(|(_, text)| !text.is_empty())
-            .map(|(field, text)| (field.to_owned(), json!({"rawSelector": text})));
+            let selectors = [("fieldSelector", field_selector), ("labelSelector", label_selector)]
+                .into_iter()
+                .filter(|(_, text)| !text.is_empty())
+                .map(|(field, text)| (field.to_owned(), json!({"rawSelector": text})));
             let attributes: Map<_, _> = texts
                 .into_iter()
                 .map(|(field, text)| (field.to_owned(), Value::from(text.as_str())))
@@ -149,9 +137,7 @@ fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
                 .collect();
             ("resourceAttributes", Value::Object(attributes))
         }
-        AccessAttributes::Path { verb, path } => {
-            ("nonResourceAttributes", json!({"verb": verb, "path": path}))
-        }
+        AccessAttributes::Path { verb, path } => ("nonResourceAttributes", json!({"verb": verb, "path": path})),
     };
     spec.insert(field.to_owned(), value);
     Value::Object(spec)

@@ -166,11 +166,7 @@ mod tests {
         cache.begin_list();
         cache.add_to_list(key("d", "z"), 5);
         cache.end_list();
-        assert_eq!(
-            list(None),
-            (vec![5], None),
-            "a list that broke off leaves nothing"
-        );
+        assert_eq!(list(None), (vec![5], None), "a list that broke off leaves nothing");
         cache.remove(&key("d", "z"));
         assert_eq!(cache.len(), 0);
     }

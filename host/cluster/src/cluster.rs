@@ -2,8 +2,7 @@ use std::{error::Error, sync::Arc};
 
 use admittance_admission::{
     AccessAttributes, AccessCheckResult, Authorizer, AuthorizerError, ClusterError, ClusterKind, ClusterPage,
-    ClusterQuery, ClusterReader, Deadline, Labels, NamespaceLookupError, NamespaceSource, UserInfo,
-    async_trait,
+    ClusterQuery, ClusterReader, Deadline, Labels, NamespaceLookupError, NamespaceSource, UserInfo, async_trait,
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -85,12 +84,7 @@ impl Cluster {
     /// resources. `namespace` is empty for a resource of the whole cluster.
     pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> WatchedResources {
         let only = Some((namespace, name));
-        WatchedResources::new(
-            self.0.connection.clone(),
-            &kind.served_kind(),
-            only,
-            &self.0.runtime,
-        )
+        WatchedResources::new(self.0.connection.clone(), &kind.served_kind(), only, &self.0.runtime)
     }
 
     pub(crate) fn connection(&self) -> &Connection {

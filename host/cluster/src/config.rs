@@ -34,9 +34,7 @@ pub enum ClusterSource {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    #[error(
-        "cannot read the kubeconfig `{path}`: {source}; correct the path, or let this program read the file"
-    )]
+    #[error("cannot read the kubeconfig `{path}`: {source}; correct the path, or let this program read the file")]
     Read { path: PathBuf, source: io::Error },
     #[error("{location} is not a valid kubeconfig: {reason}")]
     Parse { location: String, reason: String },
@@ -92,8 +90,7 @@ impl ClusterConfig {
     pub(crate) async fn connection(&self) -> Result<Connection, ConfigError> {
         // rustls panics if the program contains two crypto providers and has installed neither as the default.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            let _ =
-                rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
+            let _ = rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
         }
         let (location, config) = match &self.source {
             ClusterSource::InCluster => in_cluster()?,
@@ -115,9 +112,7 @@ impl ClusterConfig {
 
 async fn infer() -> Result<(String, Config), ConfigError> {
     let files = default_files();
-    if env::var_os(KUBECONFIG).is_some_and(|files| !files.is_empty())
-        || files.iter().any(|file| file.exists())
-    {
+    if env::var_os(KUBECONFIG).is_some_and(|files| !files.is_empty()) || files.iter().any(|file| file.exists()) {
         return kubeconfig(files, None).await;
     }
     if env::var_os(SERVICE_HOST).is_some() {
@@ -150,9 +145,7 @@ fn in_cluster() -> Result<(String, Config), ConfigError> {
         InClusterError::ReadEnvironmentVariable(_) => ConfigError::NotInCluster {
             reason: format!("{SERVICE_HOST} and KUBERNETES_SERVICE_PORT are not set"),
         },
-        other => ConfigError::NotInCluster {
-            reason: causes(&other),
-        },
+        other => ConfigError::NotInCluster { reason: causes(&other) },
     })?;
     Ok((SERVICE_ACCOUNT.to_owned(), config))
 }
@@ -189,8 +182,7 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
     // that leave the cluster.
     config.proxy_url = None;
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
-        let reason =
-            "its certificate-authority holds no certificate; put the PEM of the API server's CA there";
+        let reason = "its certificate-authority holds no certificate; put the PEM of the API server's CA there";
         return Err(ConfigError::Unusable {
             location,
             reason: reason.to_owned(),
@@ -225,29 +217,15 @@ fn read_error(path: PathBuf, error: KubeconfigError) -> ConfigError {
 
 fn check_context(kubeconfig: &Kubeconfig, location: &str, context: Option<&str>) -> Result<(), ConfigError> {
     let owned_location = || location.to_owned();
-    let contexts = || {
-        Names(
-            kubeconfig
-                .contexts
-                .iter()
-                .map(|entry| entry.name.clone())
-                .collect(),
-        )
-    };
-    let current = kubeconfig
-        .current_context
-        .as_deref()
-        .filter(|name| !name.is_empty());
+    let contexts = || Names(kubeconfig.contexts.iter().map(|entry| entry.name.clone()).collect());
+    let current = kubeconfig.current_context.as_deref().filter(|name| !name.is_empty());
     let Some(name) = context.or(current) else {
         return Err(ConfigError::ContextMissing {
             location: owned_location(),
             context_names: contexts(),
         });
     };
-    let context_entry = kubeconfig
-        .contexts
-        .iter()
-        .find(|candidate| candidate.name == name);
+    let context_entry = kubeconfig.contexts.iter().find(|candidate| candidate.name == name);
     let Some(context) = context_entry.and_then(|matching| matching.context.as_ref()) else {
         return Err(ConfigError::ContextUnknown {
             location: owned_location(),

@@ -100,9 +100,10 @@ async fn of_version(
             .all(|verb| verbs.iter().any(|supported_verb| supported_verb == verb))
     };
     // Skips subresources such as `pods/status`, whose names contain a slash.
-    let wanted_resources = resource_list.resources.into_iter().filter(|resource| {
-        !resource.name.contains('/') && can_follow(&resource.verbs) && is_wanted(&resource.name)
-    });
+    let wanted_resources = resource_list
+        .resources
+        .into_iter()
+        .filter(|resource| !resource.name.contains('/') && can_follow(&resource.verbs) && is_wanted(&resource.name));
     let kinds = wanted_resources.map(|resource| ServedKind {
         is_namespaced: resource.namespaced,
         resource: ApiResource::from_gvk_with_plural(

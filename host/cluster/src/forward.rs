@@ -116,9 +116,7 @@ pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Res
     };
     creation.map_err(|failure| {
         let reason = failure.advice(&permission("`get` and `create`", "namespaces", ""));
-        connection.not_forwarded(format!(
-            "the namespace {name} could not be found or created: {reason}"
-        ))
+        connection.not_forwarded(format!("the namespace {name} could not be found or created: {reason}"))
     })
 }
 
@@ -159,10 +157,7 @@ mod tests {
         ] {
             headers.insert(name, value.parse().unwrap());
         }
-        let mut header_names: Vec<String> = forwarded_headers(&headers)
-            .keys()
-            .map(ToString::to_string)
-            .collect();
+        let mut header_names: Vec<String> = forwarded_headers(&headers).keys().map(ToString::to_string).collect();
         header_names.sort_unstable();
         assert_eq!(header_names, ["accept", "accept-encoding", "content-type"]);
     }

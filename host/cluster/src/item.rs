@@ -93,10 +93,7 @@ impl CachedObject {
         meta.managed_fields = None;
         let mut object = Map::new();
         // Serializing metadata that was parsed from JSON does not fail.
-        object.insert(
-            "metadata".to_owned(),
-            serde_json::to_value(&meta).unwrap_or_default(),
-        );
+        object.insert("metadata".to_owned(), serde_json::to_value(&meta).unwrap_or_default());
         Self { meta, object }
     }
 

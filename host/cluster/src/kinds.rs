@@ -93,8 +93,7 @@ impl LookedUpKinds {
         let watches = self.watches.lock();
         let mut kinds: Vec<_> = watches.iter().collect();
         kinds.sort_by_key(|(name, _)| *name);
-        let status =
-            |(name, kind_watch): (&ClusterKind, &KindWatch)| kind_watch.kind.view.status(name.to_string());
+        let status = |(name, kind_watch): (&ClusterKind, &KindWatch)| kind_watch.kind.view.status(name.to_string());
         kinds.into_iter().map(status).collect()
     }
 
@@ -143,8 +142,7 @@ impl WatchedKind {
                     && capabilities.supports_operation(verbs::LIST),
             })
         };
-        let discovery =
-            tokio::time::timeout_at(until, self.discovered_kind.get_or_try_init(|| discover)).await;
+        let discovery = tokio::time::timeout_at(until, self.discovered_kind.get_or_try_init(|| discover)).await;
         match discovery {
             Ok(Err(RequestError::NotFound(_))) => Err(RequestError::NotFound(format!(
                 "the API server has no kind `{}`: correct it, or install its CustomResourceDefinition",
@@ -171,10 +169,7 @@ impl WatchedKind {
         };
         let resource = &discovered_kind.resource;
         if !discovered_kind.can_watch {
-            let words = format!(
-                "the API server does not support listing and watching `{}`",
-                self.name
-            );
+            let words = format!("the API server does not support listing and watching `{}`", self.name);
             self.view.health.record_refused(words);
             return;
         }
@@ -212,17 +207,12 @@ impl WatchedKind {
     }
 
     async fn discover_for_plugin(&self, until: Instant) -> Result<&DiscoveredKind, ClusterError> {
-        self.discover_kind(until).await.map_err(|failure| {
-            failure.for_plugin("allow this program's account to read the API server's discovery")
-        })
+        self.discover_kind(until)
+            .await
+            .map_err(|failure| failure.for_plugin("allow this program's account to read the API server's discovery"))
     }
 
-    async fn get(
-        &self,
-        namespace: Option<&str>,
-        name: &str,
-        until: Instant,
-    ) -> Result<Option<String>, ClusterError> {
+    async fn get(&self, namespace: Option<&str>, name: &str, until: Instant) -> Result<Option<String>, ClusterError> {
         let kind = self.discover_for_plugin(until).await?;
         let api = self.api(kind, namespace)?;
         if namespace.is_none() && kind.is_namespaced {
@@ -267,9 +257,7 @@ impl WatchedKind {
         let mut params = ListParams::default().labels(&query.label_selector);
         params.limit = query.limit.map(NonZeroU32::get);
         params.continue_token = token;
-        let page = self
-            .connection
-            .list(&api, params, query.fields.is_metadata(), until);
+        let page = self.connection.list(&api, params, query.fields.is_metadata(), until);
         let (items, rest) = page
             .await
             .map_err(|failure| self.error(kind, "`list` and `watch`", &failure))?;
@@ -335,8 +323,7 @@ const NAME_LENGTH: usize = 253;
 /// Checks a text from a plugin that becomes one segment of a URL path, so that the path cannot lead to another kind.
 fn check_segment(text: &str, noun: &str) -> Result<(), ClusterError> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte);
-    let is_valid =
-        !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH && text.bytes().all(is_letter);
+    let is_valid = !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH && text.bytes().all(is_letter);
     if is_valid {
         Ok(())
     } else {

@@ -124,13 +124,7 @@ impl Election {
     /// often a replica renews its Lease, and after which time without a renewal a Lease has expired.
     pub fn members(&self, terms: ElectionTimes) -> ReplicaMembers {
         let (leader, identity) = (self.name.clone(), self.identity.clone());
-        ReplicaMembers::new(
-            self.connection.clone(),
-            leader,
-            identity,
-            terms,
-            &Handle::current(),
-        )
+        ReplicaMembers::new(self.connection.clone(), leader, identity, terms, &Handle::current())
     }
 
     /// Sets an annotation of the Lease at once, if this program is the leader.
@@ -202,16 +196,10 @@ impl Election {
     }
 
     /// Renews the Lease, or takes it if it is free. Returns whether this program holds it.
-    async fn try_lead(
-        &self,
-        observed_lease: &mut Option<ObservedLease>,
-        until: Instant,
-    ) -> Result<bool, RequestError> {
+    async fn try_lead(&self, observed_lease: &mut Option<ObservedLease>, until: Instant) -> Result<bool, RequestError> {
         let is_leader = *self.is_leader.borrow();
         if observed_lease.is_none() || !is_leader {
-            let lease_request = self
-                .connection
-                .ask(Verb::Get, until, self.api.get_opt(&self.name));
+            let lease_request = self.connection.ask(Verb::Get, until, self.api.get_opt(&self.name));
             observe(observed_lease, lease_request.await?);
         }
         let written_lease = match observed_lease {
@@ -274,13 +262,8 @@ impl Election {
         // The write failed because the Lease has changed since it was read. Perhaps this program itself has renewed the
         // Lease, but stopped waiting before the reply came. So the Lease is read again, and released if this program
         // still holds it.
-        let lease_request = self
-            .connection
-            .ask(Verb::Get, until, self.api.get_opt(&self.name));
-        match lease_request
-            .await?
-            .filter(|lease| self.is_holder(lease.spec.as_ref()))
-        {
+        let lease_request = self.connection.ask(Verb::Get, until, self.api.get_opt(&self.name));
+        match lease_request.await?.filter(|lease| self.is_holder(lease.spec.as_ref())) {
             Some(lease) => self.replace(&without_holder(lease), until).await.map(drop),
             None => Ok(()),
         }
@@ -359,10 +342,7 @@ fn observe(observed_lease: &mut Option<ObservedLease>, current_lease: Option<Lea
 }
 
 pub(crate) fn has_expired(spec: &LeaseSpec, unchanged: Duration) -> bool {
-    let has_holder = spec
-        .holder_identity
-        .as_ref()
-        .is_some_and(|holder| !holder.is_empty());
+    let has_holder = spec.holder_identity.as_ref().is_some_and(|holder| !holder.is_empty());
     let seconds = spec.lease_duration_seconds.unwrap_or_default();
     let duration = Duration::from_secs(seconds.try_into().unwrap_or_default());
     !has_holder || unchanged >= duration

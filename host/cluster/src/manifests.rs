@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use admittance_admission::{
-    AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader,
-    Deadline, Labels, NamespaceLookupError, NamespaceSource, StaticNamespaces, UserInfo, async_trait,
+    AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
+    Labels, NamespaceLookupError, NamespaceSource, StaticNamespaces, UserInfo, async_trait,
 };
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
@@ -45,8 +45,7 @@ impl ManifestFiles {
             let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind.kind()));
             roles.add(&object).map_err(of_object)?;
-            let item: CachedObject =
-                serde_json::from_value(object).map_err(|error| of_object(error.to_string()))?;
+            let item: CachedObject = serde_json::from_value(object).map_err(|error| of_object(error.to_string()))?;
             let objects = kinds.entry(kind).or_default();
             objects.insert(item.key(), item.into_stored(&resource));
         }
@@ -88,12 +87,7 @@ impl ClusterReader for ManifestFiles {
         Ok(stored_object.map(|object| object.json.to_string()))
     }
 
-    async fn list(
-        &self,
-        kind: &ClusterKind,
-        query: &ClusterQuery,
-        _: Deadline,
-    ) -> Result<ClusterPage, ClusterError> {
+    async fn list(&self, kind: &ClusterKind, query: &ClusterQuery, _: Deadline) -> Result<ClusterPage, ClusterError> {
         let selector = TextSelector::parse(&query.label_selector).map_err(ClusterError::Refused)?;
         let after = match query.from.as_deref().map(Start::parse).transpose()? {
             Some(Start::OfServer(_)) => return Err(restart()),
@@ -123,8 +117,7 @@ impl ClusterReader for ManifestFiles {
 impl NamespaceSource for ManifestFiles {
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
         let namespace_object = self.find(&ClusterKind::new("v1", "Namespace"), None, namespace);
-        let namespace_labels =
-            namespace_object.map(|object| (namespace.to_owned(), (*object.labels).clone()));
+        let namespace_labels = namespace_object.map(|object| (namespace.to_owned(), (*object.labels).clone()));
         StaticNamespaces::new(namespace_labels).labels(namespace).await
     }
 }

@@ -146,8 +146,7 @@ impl ReplicaMembers {
         observations.retain(|name, _| is_watching && leases.iter().any(|(key, _)| key.name == *name));
         let mut leader = None;
         let mut members = Vec::new();
-        let holder =
-            |lease_fields: &LeaseFields| lease_fields.spec.holder_identity.clone().unwrap_or_default();
+        let holder = |lease_fields: &LeaseFields| lease_fields.spec.holder_identity.clone().unwrap_or_default();
         let lease = leases.iter().find(|(key, _)| key.name == self.leader);
         let leader_identity = lease.map(|(_, leader_fields)| holder(leader_fields));
         let mut is_known = false;
@@ -224,21 +223,13 @@ impl ReplicaMembers {
         }
     }
 
-    async fn renew(
-        &self,
-        own_lease: &mut Option<Lease>,
-        annotations: Annotations,
-    ) -> Result<(), RequestError> {
+    async fn renew(&self, own_lease: &mut Option<Lease>, annotations: Annotations) -> Result<(), RequestError> {
         let until = Instant::now() + REQUEST_LIMIT;
         if own_lease.is_none() {
-            let lease_request = self
-                .connection
-                .ask(Verb::Get, until, self.api.get_opt(&self.name));
+            let lease_request = self.connection.ask(Verb::Get, until, self.api.get_opt(&self.name));
             *own_lease = lease_request.await?;
         }
-        let metadata = own_lease
-            .as_ref()
-            .map(|stored_lease| stored_lease.metadata.clone());
+        let metadata = own_lease.as_ref().map(|stored_lease| stored_lease.metadata.clone());
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),

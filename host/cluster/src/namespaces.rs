@@ -78,15 +78,7 @@ impl NamespaceLabels {
         self.task.get_or_init(|| {
             let permission = permission("`list` and `watch`", "namespaces", "");
             let (connection, view) = (&self.connection, &self.view);
-            spawn(
-                runtime,
-                connection,
-                api,
-                WatchSelection::All,
-                view,
-                entry,
-                permission,
-            )
+            spawn(runtime, connection, api, WatchSelection::All, view, entry, permission)
         });
     }
 

@@ -26,9 +26,7 @@ impl RequestError {
                     (true, true) => format!("status {}", status.code),
                 };
                 match status.code {
-                    401 => {
-                        Self::Forbidden(format!("{words}: the API server does not accept the credentials"))
-                    }
+                    401 => Self::Forbidden(format!("{words}: the API server does not accept the credentials")),
                     403 => Self::Forbidden(words),
                     404 => Self::NotFound(words),
                     409 => Self::Conflict(words),

@@ -137,12 +137,7 @@ impl Resource {
 
 impl WatchedResources {
     /// Watches all resources of a kind, or with `only` the one of this namespace and name.
-    pub(crate) fn new(
-        connection: Connection,
-        kind: &ServedKind,
-        only: Option<(&str, &str)>,
-        runtime: &Handle,
-    ) -> Self {
+    pub(crate) fn new(connection: Connection, kind: &ServedKind, only: Option<(&str, &str)>, runtime: &Handle) -> Self {
         let resource = kind.resource.clone();
         let view = Arc::new(WatchView::new(resource.plural.clone()));
         let entry = |object: PartialObjectMeta<CachedObject>| {
@@ -151,17 +146,12 @@ impl WatchedResources {
             let name = metadata.name.unwrap_or_default();
             (Key::new(metadata.namespace.as_deref(), &name), version)
         };
-        let (api_resource, namespace) = (
-            resource.clone(),
-            only.map_or("", |(namespace, _)| namespace).to_owned(),
-        );
+        let (api_resource, namespace) = (resource.clone(), only.map_or("", |(namespace, _)| namespace).to_owned());
         let api = move |client: Client| match &*namespace {
             "" => Api::all_with(client, &api_resource),
             namespace => Api::namespaced_with(client, namespace, &api_resource),
         };
-        let selection = only.map_or(WatchSelection::All, |(_, name)| {
-            WatchSelection::Named(name.to_owned())
-        });
+        let selection = only.map_or(WatchSelection::All, |(_, name)| WatchSelection::Named(name.to_owned()));
         let permission = permission("`list` and `watch`", &resource.plural, &resource.group);
         let task = spawn(runtime, &connection, api, selection, &view, entry, permission);
         Self(Arc::new(Inner {
@@ -182,11 +172,7 @@ impl WatchedResources {
     pub async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
         let api = Api::<CachedObject>::all_with(self.0.connection.client(), &self.0.resource);
         let until = Instant::now() + REQUEST_LIMIT;
-        let listing = self
-            .0
-            .connection
-            .list(&api, ListParams::default(), false, until)
-            .await;
+        let listing = self.0.connection.list(&api, ListParams::default(), false, until).await;
         let (items, _) = listing.map_err(|failure| match failure {
             RequestError::NotFound(_) => ResourceError::NotFound(self.no_such_kind()),
             other => self.error("list", other),
@@ -217,10 +203,7 @@ impl WatchedResources {
         set: impl Fn(&mut Map<String, Value>),
     ) -> Result<Resource, ResourceError> {
         let mut object = Map::new();
-        object.insert(
-            "apiVersion".to_owned(),
-            self.0.resource.api_version.clone().into(),
-        );
+        object.insert("apiVersion".to_owned(), self.0.resource.api_version.clone().into());
         object.insert("kind".to_owned(), self.0.resource.kind.clone().into());
         let metadata = if self.0.is_namespaced {
             json!({"name": name, "namespace": namespace})
@@ -304,12 +287,7 @@ impl WatchedResources {
     ///
     /// Returns [`ResourceError::NotFound`] when the resource does not exist; other errors when its kind has no status,
     /// or the API server refuses or does not answer.
-    pub async fn apply_status(
-        &self,
-        namespace: &str,
-        name: &str,
-        status: &Value,
-    ) -> Result<(), ResourceError> {
+    pub async fn apply_status(&self, namespace: &str, name: &str, status: &Value) -> Result<(), ResourceError> {
         let patch = json!({
             "apiVersion": self.0.resource.api_version,
             "kind": self.0.resource.kind,
@@ -318,9 +296,7 @@ impl WatchedResources {
         });
         let params = PatchParams::apply(MANAGER).force();
         let (api, patch) = (self.api(namespace), Patch::Apply(patch));
-        let answer = self
-            .ask(Verb::Apply, api.patch_status(name, &params, &patch))
-            .await;
+        let answer = self.ask(Verb::Apply, api.patch_status(name, &params, &patch)).await;
         match answer {
             Ok(_) => Ok(()),
             Err(RequestError::NotFound(_)) if self.get(namespace, name).await?.is_some() => {
@@ -368,21 +344,14 @@ impl WatchedResources {
         }
     }
 
-    async fn ask<T>(
-        &self,
-        verb: Verb,
-        request: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, RequestError> {
+    async fn ask<T>(&self, verb: Verb, request: impl Future<Output = kube::Result<T>>) -> Result<T, RequestError> {
         let until = Instant::now() + REQUEST_LIMIT;
         self.0.connection.ask(verb, until, request).await
     }
 
     fn no_such_kind(&self) -> String {
         let ApiResource {
-            plural,
-            group,
-            version,
-            ..
+            plural, group, version, ..
         } = &self.0.resource;
         format!(
             "the API server has no `{plural}.{group}` of version {version}; install their \

@@ -1,9 +1,7 @@
 //! Reads the roles among the manifests, and decides what users may do as Kubernetes' RBAC does.
 
 use admittance_admission::{AccessAttributes, AccessCheckResult, UserInfo};
-use k8s_openapi::api::rbac::v1::{
-    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
-};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -76,10 +74,7 @@ impl ManifestRoles {
     }
 
     pub(crate) fn access(&self, user: &UserInfo, action: &AccessAttributes) -> AccessCheckResult {
-        let allowed = |reason: String| AccessCheckResult {
-            allowed: true,
-            reason,
-        };
+        let allowed = |reason: String| AccessCheckResult { allowed: true, reason };
         if user.groups.iter().any(|group| group == MASTERS) {
             return allowed(format!("the group {MASTERS} may do everything"));
         }
@@ -134,9 +129,7 @@ fn is_user(subject: &Subject, user: &UserInfo, namespace: Option<&str>) -> bool 
             .namespace
             .as_deref()
             .or(namespace)
-            .is_some_and(|namespace| {
-                user.username == format!("system:serviceaccount:{namespace}:{}", subject.name)
-            }),
+            .is_some_and(|namespace| user.username == format!("system:serviceaccount:{namespace}:{}", subject.name)),
         _ => false,
     }
 }
@@ -257,34 +250,14 @@ mod tests {
         // (user, group, action, whether the user may do it)
         // An action is [verb, API group, resource or path, subresource, namespace, name].
         for (user, group, action, expected) in [
-            (
-                "jo",
-                "",
-                ["update", "apps", "deployments", "", "shop", "web"],
-                true,
-            ),
-            (
-                "jo",
-                "",
-                ["update", "apps", "deployments", "", "shop", "api"],
-                false,
-            ),
+            ("jo", "", ["update", "apps", "deployments", "", "shop", "web"], true),
+            ("jo", "", ["update", "apps", "deployments", "", "shop", "api"], false),
             ("jo", "", ["update", "apps", "deployments", "", "shop", ""], false),
-            (
-                "jo",
-                "",
-                ["update", "apps", "deployments", "", "ops", "web"],
-                false,
-            ),
+            ("jo", "", ["update", "apps", "deployments", "", "ops", "web"], false),
             ("jo", "", ["update", "apps", "deployments", "", "", "web"], false),
             ("jo", "", ["*", "apps", "deployments", "", "shop", "web"], false),
             ("jo", "", ["update", "", "deployments", "", "shop", "web"], false),
-            (
-                "al",
-                "",
-                ["update", "apps", "deployments", "", "shop", "web"],
-                false,
-            ),
+            ("al", "", ["update", "apps", "deployments", "", "shop", "web"], false),
             (
                 "system:serviceaccount:ops:ci",
                 "",
@@ -315,12 +288,7 @@ mod tests {
                 ["patch", "apps", "deployments", "scale", "any", "web"],
                 true,
             ),
-            (
-                "al",
-                "dev",
-                ["patch", "apps", "deployments", "", "any", "web"],
-                false,
-            ),
+            ("al", "dev", ["patch", "apps", "deployments", "", "any", "web"], false),
             ("al", "dev", ["get", "", "/healthz", "", "", ""], true),
             ("al", "dev", ["get", "", "/logs/a", "", "", ""], true),
             ("al", "dev", ["get", "", "/healthz/x", "", "", ""], false),

@@ -145,11 +145,7 @@ impl<'a> SelectorReader<'a> {
         })
     }
 
-    fn requirement(
-        &mut self,
-        sets: &mut Vec<LabelRequirement>,
-        bounds: &mut Vec<LabelBound>,
-    ) -> Result<(), String> {
+    fn requirement(&mut self, sets: &mut Vec<LabelRequirement>, bounds: &mut Vec<LabelBound>) -> Result<(), String> {
         let set = |key: &str, operator, values| {
             LabelRequirement::new(key, operator, values).map_err(|error| format!("at `{key}`: {error}"))
         };
@@ -347,11 +343,7 @@ mod tests {
         ];
         for (text, pairs, expected) in table {
             let selector = TextSelector::parse(text).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(
-                selector.matches(&labels(pairs)),
-                expected,
-                "{text:?} and {pairs:?}"
-            );
+            assert_eq!(selector.matches(&labels(pairs)), expected, "{text:?} and {pairs:?}");
         }
     }
 

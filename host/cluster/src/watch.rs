@@ -180,9 +180,7 @@ pub(crate) async fn follow<K, V>(
                 WatchProblem::Failed(verb, failure) => {
                     metrics::count(*verb, failure.result());
                     match failure {
-                        RequestError::Forbidden(words) => {
-                            health.record_refused(format!("{words}; {permission}"))
-                        }
+                        RequestError::Forbidden(words) => health.record_refused(format!("{words}; {permission}")),
                         other => health.record_down(other.sentence()),
                     }
                     pace.wait().await;
@@ -229,9 +227,7 @@ impl From<watcher::Error> for WatchProblem {
     fn from(error: watcher::Error) -> Self {
         let (verb, error) = match error {
             watcher::Error::InitialListFailed(error) => (Verb::List, error),
-            watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
-                (Verb::Watch, error)
-            }
+            watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => (Verb::Watch, error),
             watcher::Error::WatchError(status) => (Verb::Watch, kube::Error::Api(status)),
             watcher::Error::NoResourceVersion => {
                 let words = "the API server returns no resourceVersion, so the kind cannot be watched";
@@ -257,10 +253,7 @@ mod tests {
             has_expired: false,
         };
         let waits: Vec<_> = (0..12).map(|_| pace.waits.after_failure()).collect();
-        assert!(
-            waits[0] < FIRST_WAIT * 3 && waits[11] >= LONGEST_WAIT,
-            "{waits:?}"
-        );
+        assert!(waits[0] < FIRST_WAIT * 3 && waits[11] >= LONGEST_WAIT, "{waits:?}");
         pace.reset();
         assert!(pace.waits.after_failure() < FIRST_WAIT * 3);
     }

@@ -171,17 +171,15 @@ impl JsonWriter {
                 self.push(&(*value as i64).to_string())
             }
             Value::Double(value) => {
-                let number = serde_json::Number::from_f64(*value)
-                    .ok_or_else(|| failed(format!("{value} cannot be written")))?;
+                let number =
+                    serde_json::Number::from_f64(*value).ok_or_else(|| failed(format!("{value} cannot be written")))?;
                 self.push(&number.to_string())
             }
             Value::String(text) => self.string(text),
             Value::List(_) | Value::Map(_) | Value::Part(_) => {
                 self.depth += 1;
                 if self.depth > MAX_DEPTH {
-                    return Err(failed(format!(
-                        "the value is nested more than {MAX_DEPTH} levels deep"
-                    )));
+                    return Err(failed(format!("the value is nested more than {MAX_DEPTH} levels deep")));
                 }
                 self.nested(value, path)?;
                 self.depth -= 1;
@@ -200,10 +198,7 @@ impl JsonWriter {
                  '{}' to '*structpb.Value'",
                 other.kind().rsplit('.').next().unwrap_or_default()
             ))),
-            other => Err(failed(format!(
-                "a {} cannot be written into an object",
-                other.kind()
-            ))),
+            other => Err(failed(format!("a {} cannot be written into an object", other.kind()))),
         }
     }
 

@@ -8,8 +8,7 @@ use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralVal
 use crate::{
     expression::{Expression, ListItem, MapEntry, OrElse},
     functions::{
-        CelFunction, Style, find, find_for_kyverno, format, http, lookup, names, refusal,
-        regex::CompiledRegex,
+        CelFunction, Style, find, find_for_kyverno, format, http, lookup, names, refusal, regex::CompiledRegex,
     },
     machine::{Fault, MOST_ARGUMENTS, Machine},
     types::{Type, join, list, map},
@@ -288,13 +287,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    fn function(
-        &mut self,
-        node: u64,
-        name: &str,
-        target: Option<&IdedExpr>,
-        arguments: &[IdedExpr],
-    ) -> Typed {
+    fn function(&mut self, node: u64, name: &str, target: Option<&IdedExpr>, arguments: &[IdedExpr]) -> Typed {
         let style = match target {
             Some(_) => Style::Member,
             None => Style::Global,
@@ -321,10 +314,7 @@ impl<'s> Checker<'s> {
         }
         self.mixed = outer;
         self.check_kyverno_call(node, name, &mut checked, &mut kinds)?;
-        let Some(kind) = function
-            .resolve(&kinds)
-            .filter(|_| checked.len() <= MOST_ARGUMENTS)
-        else {
+        let Some(kind) = function.resolve(&kinds).filter(|_| checked.len() <= MOST_ARGUMENTS) else {
             return fail(
                 node,
                 format!(
@@ -384,8 +374,8 @@ impl<'s> Checker<'s> {
             self.uses.http = true;
         }
         if lookup::is_lookup(name) {
-            let cluster_kind = lookup::kind_of(arguments.get(0..2).unwrap_or_default())
-                .or_else(|message| fail(node, message))?;
+            let cluster_kind =
+                lookup::kind_of(arguments.get(0..2).unwrap_or_default()).or_else(|message| fail(node, message))?;
             arguments.splice(0..2, [cluster_kind.api_version(), cluster_kind.kind()].map(text));
             self.lookups.push(cluster_kind);
             if let Some(namespace) = &scope.namespace {
@@ -398,11 +388,7 @@ impl<'s> Checker<'s> {
 }
 
 /// Evaluates the conversion of a constant during compilation. As in kube-apiserver, a failure is a compilation error.
-fn convert_constant(
-    node: u64,
-    function: &CelFunction,
-    argument: &Value<'static>,
-) -> Result<Expression, TypeMistake> {
+fn convert_constant(node: u64, function: &CelFunction, argument: &Value<'static>) -> Result<Expression, TypeMistake> {
     let mut machine = Machine::new(&NONE, &[], CONSTANT_COST, Deadline::after(CONSTANT_TIME));
     match function.call(&mut machine, std::slice::from_ref(argument)) {
         Ok(value) => Ok(Expression::Constant(value)),

@@ -35,10 +35,7 @@ pub(crate) fn compile(
         }
         types => types.iter().map(Type::to_string).collect::<Vec<_>>(),
     };
-    refused(format!(
-        "must evaluate to {} but got {kind}",
-        type_names.join(" or ")
-    ))
+    refused(format!("must evaluate to {} but got {kind}", type_names.join(" or ")))
 }
 
 fn refused<T>(message: impl Into<String>) -> Result<T, ConditionError> {
@@ -50,9 +47,7 @@ pub(crate) fn parse_with<T: Send>(
     read_tree: impl FnOnce(&IdedExpr) -> Result<T, TypeMistake> + Send,
 ) -> Result<T, ConditionError> {
     if source.trim().is_empty() {
-        return refused(
-            "the expression is empty; write one that is true for the requests that the hook is for",
-        );
+        return refused("the expression is empty; write one that is true for the requests that the hook is for");
     }
     if source.len() > MAX_LENGTH {
         return refused(format!(
@@ -90,11 +85,7 @@ fn parse_and_read<T>(
         TypeMistake::At { node, message } => {
             let start = positions.offset_for(node).map_or(0, |(start, _)| start);
             let (line, column) = position(source, start as usize);
-            ConditionError::Compile {
-                line,
-                column,
-                message,
-            }
+            ConditionError::Compile { line, column, message }
         }
         TypeMistake::TooDeep { limit } => ConditionError::TooDeep(limit),
     })
@@ -162,9 +153,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), ConditionError> {
     let part = match name.split_once('/') {
         Some((prefix, part)) => {
             if !is_dns_subdomain(prefix) {
-                return wrong(
-                    "the part before the `/` must be a DNS name in lower case, of at most 253 characters",
-                );
+                return wrong("the part before the `/` must be a DNS name in lower case, of at most 253 characters");
             }
             part
         }

@@ -66,8 +66,7 @@ pub(crate) fn failure_message(expression: &str, fault: &Fault) -> String {
         Fault::Error(why) => because(why),
         Fault::Halt(Halt::Cost) => because("operation cancelled: actual cost limit exceeded"),
         Fault::Halt(Halt::TotalCost) => {
-            "validation failed due to running out of cost budget, no further validation rules will be run"
-                .to_owned()
+            "validation failed due to running out of cost budget, no further validation rules will be run".to_owned()
         }
         Fault::Halt(Halt::Deadline) => because("operation interrupted: the deadline has passed"),
         Fault::Halt(Halt::Question(_)) => because("the authorizer was not called"),
@@ -100,11 +99,7 @@ impl fmt::Display for ConditionFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, failed) in self.failed.iter().enumerate() {
             let separator = if place == 0 { "" } else { "; " };
-            write!(
-                f,
-                "{separator}match condition `{}`: {}",
-                failed.name, failed.message
-            )?;
+            write!(f, "{separator}match condition `{}`: {}", failed.name, failed.message)?;
         }
         Ok(())
     }

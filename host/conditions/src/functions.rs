@@ -130,10 +130,7 @@ impl Library {
         &mut self,
         name: &'static str,
         style: Style,
-        run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault>
-        + Send
-        + Sync
-        + 'static,
+        run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault> + Send + Sync + 'static,
     ) {
         let function = self.function(name, style);
         function.signatures.push(Signature {
@@ -149,10 +146,7 @@ impl Library {
     fn global<A: Arguments, R: CelType>(
         &mut self,
         name: &'static str,
-        run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault>
-        + Send
-        + Sync
-        + 'static,
+        run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault> + Send + Sync + 'static,
     ) {
         self.add::<A, R>(name, Style::Global, run);
     }
@@ -160,10 +154,7 @@ impl Library {
     fn member<A: Arguments, R: CelType>(
         &mut self,
         name: &'static str,
-        run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault>
-        + Send
-        + Sync
-        + 'static,
+        run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault> + Send + Sync + 'static,
     ) {
         self.add::<A, R>(name, Style::Member, run);
     }
@@ -246,10 +237,7 @@ mod tests {
         {
             for (name, function) in *functions {
                 assert!(!function.signatures.is_empty(), "{name}");
-                let counts = function
-                    .signatures
-                    .iter()
-                    .map(|signature| signature.arguments.len());
+                let counts = function.signatures.iter().map(|signature| signature.arguments.len());
                 let fits = |count| (*least..=crate::machine::MOST_ARGUMENTS).contains(&count);
                 assert!(counts.into_iter().all(fits), "{name}");
             }

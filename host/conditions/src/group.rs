@@ -56,12 +56,7 @@ fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, T
     if depth >= MAX_DEPTH {
         return Err(TypeMistake::TooDeep { limit: MAX_DEPTH });
     }
-    let fail = |message: String| {
-        Err(TypeMistake::At {
-            node: node.id,
-            message,
-        })
-    };
+    let fail = |message: String| Err(TypeMistake::At { node: node.id, message });
     let subformula = |operand: &IdedExpr| formula(operand, members, depth + 1);
     let both = |one, other| Ok(Box::new([subformula(one)?, subformula(other)?]));
     match &node.expr {
@@ -74,25 +69,17 @@ fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, T
             (operators::LOGICAL_AND, [one, other]) => Ok(Formula::And(both(one, other)?)),
             (operators::LOGICAL_OR, [one, other]) => Ok(Formula::Or(both(one, other)?)),
             (operators::EQUALS, [one, other]) => Ok(Formula::Equal(both(one, other)?)),
-            (operators::NOT_EQUALS, [one, other]) => {
-                Ok(Formula::Not(Box::new(Formula::Equal(both(one, other)?))))
-            }
+            (operators::NOT_EQUALS, [one, other]) => Ok(Formula::Not(Box::new(Formula::Equal(both(one, other)?)))),
             (operators::LOGICAL_NOT, [operand]) => Ok(Formula::Not(Box::new(subformula(operand)?))),
             (name, arguments) => match members.iter().position(|member| *member == name) {
                 Some(member) if arguments.is_empty() => Ok(Formula::Member(member)),
                 Some(_) => fail(format!("`{name}` takes no arguments; write `{name}()`")),
-                None if is_name(name) => fail(format!(
-                    "there is no `{name}` in the group{}",
-                    known_members(members)
-                )),
+                None if is_name(name) => fail(format!("there is no `{name}` in the group{}", known_members(members))),
                 None => fail(NOT_BOOLEAN.to_owned()),
             },
         },
         Expr::Ident(name) if members.contains(&name.as_str()) => fail(format!("write `{name}()`")),
-        Expr::Ident(name) => fail(format!(
-            "there is no `{name}` in the group{}",
-            known_members(members)
-        )),
+        Expr::Ident(name) => fail(format!("there is no `{name}` in the group{}", known_members(members))),
         _ => fail(NOT_BOOLEAN.to_owned()),
     }
 }

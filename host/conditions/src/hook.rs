@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use admittance_admission::{
     Authorizer, ClusterError, ClusterKind, ClusterReader, Deadline, Failure, FailureKind, FailurePolicy,
-    GroupVersionKind, Hook, LongCallPredictor, Moment, PolicyHttp, RecordedCluster, Request, Response,
-    async_trait, keywords, move_if_long, run_long,
+    GroupVersionKind, Hook, LongCallPredictor, Moment, PolicyHttp, RecordedCluster, Request, Response, async_trait,
+    keywords, move_if_long, run_long,
 };
 use serde_json::Value as Json;
 
@@ -276,11 +276,9 @@ impl PolicyHook {
 
     /// Reads the Namespace of the request's object, if an expression uses it and the object is not a Namespace itself.
     async fn namespace(&self, request: &Request, deadline: Deadline) -> Result<Option<Json>, String> {
-        let (true, Some(cluster), Some(name)) = (
-            self.policy.uses_namespace(),
-            self.cluster(request),
-            &request.namespace,
-        ) else {
+        let (true, Some(cluster), Some(name)) =
+            (self.policy.uses_namespace(), self.cluster(request), &request.namespace)
+        else {
             return Ok(None);
         };
         if request.kind == GroupVersionKind::from_api_version("v1", "Namespace") {
@@ -298,9 +296,7 @@ impl PolicyHook {
     /// Returns the response if the Namespace cannot be read: a denial under any failure policy, as in kube-apiserver.
     fn without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
         match &self.binding.wording {
-            MessageWording::Kubernetes { policy, binding }
-                if self.binding.failure_policy == FailurePolicy::Ignore =>
-            {
+            MessageWording::Kubernetes { policy, binding } if self.binding.failure_policy == FailurePolicy::Ignore => {
                 let denial = self.denial((policy, binding), request, &Objection::failed(why), &[]);
                 Ok(Response::deny(denial))
             }
@@ -323,8 +319,7 @@ impl PolicyHook {
     }
 
     fn variables<'v>(&self, inputs: Inputs<'v>) -> Variables<'v> {
-        let variables =
-            Variables::new(inputs.request, self.policy.uses).with(inputs.namespace, inputs.params);
+        let variables = Variables::new(inputs.request, self.policy.uses).with(inputs.namespace, inputs.params);
         if !self.policy.uses.exceptions {
             return variables;
         }
@@ -394,20 +389,14 @@ impl PolicyHook {
             match machine.settle(expression.expression(), sources).await {
                 Ok(Value::String(value)) if !value.trim().is_empty() => {
                     let value = annotation(value.trim());
-                    match findings
-                        .annotations
-                        .iter_mut()
-                        .find(|(entry_key, _)| entry_key == key)
-                    {
+                    match findings.annotations.iter_mut().find(|(entry_key, _)| entry_key == key) {
                         Some((_, values)) if values.contains(&value) => {}
                         Some((_, values)) => values.push(value),
                         None => findings.annotations.push((key.clone(), vec![value])),
                     }
                 }
                 Ok(_) => {}
-                Err(fault) => findings
-                    .refusals
-                    .push(Objection::failed(reported(expression, &fault)?)),
+                Err(fault) => findings.refusals.push(Objection::failed(reported(expression, &fault)?)),
             }
         }
         Ok(())
@@ -425,8 +414,7 @@ impl PolicyHook {
         {
             let message = message.trim();
             let is_kyverno = matches!(self.binding.wording, MessageWording::Kyverno { .. });
-            if !message.is_empty() && message.len() <= MAX_MESSAGE && (is_kyverno || !message.contains('\n'))
-            {
+            if !message.is_empty() && message.len() <= MAX_MESSAGE && (is_kyverno || !message.contains('\n')) {
                 return message.to_owned();
             }
         }

@@ -47,9 +47,7 @@ mod tests;
 
 pub use error::{ConditionError, ConditionFailure, FailedCondition};
 pub use group::GroupExpression;
-pub use hook::{
-    Action, Allowance, Binding, MessageWording, ParamsMissing, ParamsSelector, PolicyHook, PolicyParams,
-};
+pub use hook::{Action, Allowance, Binding, MessageWording, ParamsMissing, ParamsSelector, PolicyHook, PolicyParams};
 pub use policy::{CompiledPolicy, DenialReason, PolicyCompiler, PolicyExpression, Role, Validation};
 pub use schema::{Components, ObjectSchema};
 pub use structure::Structure;
@@ -80,11 +78,7 @@ impl MatchCondition {
         Self::compile_in(name, expression, &CheckScope::default())
     }
 
-    pub(crate) fn compile_in(
-        name: &str,
-        expression: &str,
-        scope: &CheckScope,
-    ) -> Result<Self, ConditionError> {
+    pub(crate) fn compile_in(name: &str, expression: &str, scope: &CheckScope) -> Result<Self, ConditionError> {
         // Kyverno allows any name for a match condition.
         if scope.kyverno.is_none() {
             compile::check_name(name)?;

@@ -237,12 +237,8 @@ impl<'a> Machine<'a> {
         self.charge(1 + operand.lookup_cost())?;
         match operand {
             Value::Optional(None) => Ok(Value::Optional(None)),
-            Value::Optional(Some(inner)) => Ok(item(&inner, &key)?
-                .ok()
-                .map_or(Value::Optional(None), Value::some)),
-            operand if index.optional => Ok(item(&operand, &key)?
-                .ok()
-                .map_or(Value::Optional(None), Value::some)),
+            Value::Optional(Some(inner)) => Ok(item(&inner, &key)?.ok().map_or(Value::Optional(None), Value::some)),
+            operand if index.optional => Ok(item(&operand, &key)?.ok().map_or(Value::Optional(None), Value::some)),
             operand => item(&operand, &key)?,
         }
     }
@@ -316,10 +312,7 @@ impl<'a> Machine<'a> {
         let mut values: Vec<(Value<'a>, Value<'a>)> = Vec::with_capacity(entries.len());
         for entry in entries {
             let key = self.evaluate(&entry.key)?;
-            if !matches!(
-                key,
-                Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::String(_)
-            ) {
+            if !matches!(key, Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::String(_)) {
                 return Err(Fault::error("unsupported key type"));
             }
             let value = self.evaluate(&entry.value)?;

@@ -310,10 +310,7 @@ impl CompiledPolicy {
     pub fn identity(&self) -> String {
         let definitions = self.definitions.iter().map(|definition| &*definition.text);
         let conditions = self.conditions.iter().map(MatchCondition::expression);
-        let validations = self
-            .validations
-            .iter()
-            .map(|validation| validation.expression.text());
+        let validations = self.validations.iter().map(|validation| validation.expression.text());
         let mutations = self.mutations.iter().map(PolicyExpression::text);
         let texts = definitions.chain(conditions).chain(validations).chain(mutations);
         texts.collect::<Vec<_>>().join("\n")

@@ -91,9 +91,7 @@ impl<'a> Components<'a> {
                     (Some(properties), _) => {
                         let fields = properties
                             .iter()
-                            .map(|(name, schema)| {
-                                (name.clone(), self.of_schema(&format!("{path}.{name}"), schema))
-                            })
+                            .map(|(name, schema)| (name.clone(), self.of_schema(&format!("{path}.{name}"), schema)))
                             .collect();
                         declared(path.to_owned(), fields)
                     }
@@ -109,9 +107,7 @@ impl<'a> Components<'a> {
 
     /// Returns the CEL type of the schema in a reference. It is dynamic if the schema is missing or refers to itself.
     fn referenced_type(&mut self, reference: &str) -> Type {
-        let name = reference
-            .strip_prefix("#/components/schemas/")
-            .unwrap_or_default();
+        let name = reference.strip_prefix("#/components/schemas/").unwrap_or_default();
         let Some((name, schema)) = self.schemas.get_key_value(name) else {
             return Type::Dyn;
         };
@@ -160,10 +156,7 @@ fn metadata(kind: &str) -> Type {
         "resourceVersion",
         "selfLink",
     ];
-    let mut fields: BTreeMap<String, Type> = texts
-        .iter()
-        .map(|name| ((*name).to_owned(), Type::String))
-        .collect();
+    let mut fields: BTreeMap<String, Type> = texts.iter().map(|name| ((*name).to_owned(), Type::String)).collect();
     for (name, kind) in [
         ("labels", strings()),
         ("annotations", strings()),

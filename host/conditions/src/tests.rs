@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use admittance_admission::{
-    AccessAttributes, AccessCheckResult, AuthorizerError, GroupVersionKind, NoAuthorizer, Object, Operation,
-    UserInfo, async_trait,
+    AccessAttributes, AccessCheckResult, AuthorizerError, GroupVersionKind, NoAuthorizer, Object, Operation, UserInfo,
+    async_trait,
 };
 
 mod groups;
@@ -42,11 +42,7 @@ struct SilentAuthorizer;
 
 #[async_trait]
 impl Authorizer for SilentAuthorizer {
-    async fn authorize(
-        &self,
-        _: &UserInfo,
-        _: &AccessAttributes,
-    ) -> Result<AccessCheckResult, AuthorizerError> {
+    async fn authorize(&self, _: &UserInfo, _: &AccessAttributes) -> Result<AccessCheckResult, AuthorizerError> {
         std::future::pending().await
     }
 }
@@ -77,8 +73,7 @@ fn pod() -> Request {
             "ports": [80, 443, 8080],
         },
     });
-    let mut request =
-        Request::new(Operation::Create, kind, resource).with_object(Object::from_value(object).unwrap());
+    let mut request = Request::new(Operation::Create, kind, resource).with_object(Object::from_value(object).unwrap());
     request.user = UserInfo {
         username: "alice".into(),
         groups: vec!["dev".into(), "system:authenticated".into()],
@@ -127,21 +122,13 @@ async fn a_false_condition_takes_precedence_over_an_error() {
         ("first false", &[FALSE, TRUE, TRUE], Ok(Some("c0"))),
         ("middle false", &[TRUE, FALSE, TRUE], Ok(Some("c1"))),
         ("last false", &[TRUE, TRUE, FALSE], Ok(Some("c2"))),
-        (
-            "two false: the first is named",
-            &[TRUE, FALSE, FALSE],
-            Ok(Some("c1")),
-        ),
+        ("two false: the first is named", &[TRUE, FALSE, FALSE], Ok(Some("c1"))),
         ("error", &[ERROR], Err(error.to_owned())),
         ("true and error", &[TRUE, ERROR], Err(error.to_owned())),
         ("true, error, false", &[TRUE, ERROR, FALSE], Ok(Some("c2"))),
         ("true, false, error", &[TRUE, FALSE, ERROR], Ok(Some("c1"))),
         ("error, true, true", &[ERROR, TRUE, TRUE], Err(error.to_owned())),
-        (
-            "two errors",
-            &[ERROR, TRUE, ERROR],
-            Err(format!("[{error}, {error}]")),
-        ),
+        ("two errors", &[ERROR, TRUE, ERROR], Err(format!("[{error}, {error}]"))),
     ];
     for (case, expressions, expected) in table {
         let named_texts: Vec<(String, &str)> = expressions
@@ -149,10 +136,7 @@ async fn a_false_condition_takes_precedence_over_an_error() {
             .enumerate()
             .map(|(index, expression)| (format!("c{index}"), *expression))
             .collect();
-        let pairs: Vec<(&str, &str)> = named_texts
-            .iter()
-            .map(|(name, text)| (name.as_str(), *text))
-            .collect();
+        let pairs: Vec<(&str, &str)> = named_texts.iter().map(|(name, text)| (name.as_str(), *text)).collect();
         let outcome = conditions(&pairs).evaluate(&pod(), &NoAuthorizer, minute()).await;
         let outcome = outcome.map_err(|failure| failure.message());
         let outcome = outcome.as_ref().map(|unmet| unmet.as_deref());
@@ -279,10 +263,7 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
             "['get', 'put'].exists(verb, authorizer.requestResource.check(verb).allowed())",
             vec![request_resource("put")],
             true,
-            vec![
-                ("alice", request_resource("get")),
-                ("alice", request_resource("put")),
-            ],
+            vec![("alice", request_resource("get")), ("alice", request_resource("put"))],
         ),
     ];
     for (expression, allowed, expected, requests) in table {
@@ -290,7 +271,8 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
             allowed,
             ..Default::default()
         };
-        let twice = "authorizer.path('/healthz').check('get').allowed() && authorizer.path('/healthz').check('get').allowed()";
+        let twice =
+            "authorizer.path('/healthz').check('get').allowed() && authorizer.path('/healthz').check('get').allowed()";
         let text = if expression.starts_with("the same") {
             twice
         } else {
@@ -360,10 +342,7 @@ async fn the_third_call_of_the_authorizer_exceeds_the_cost_limit() {
         .iter()
         .map(|(name, text)| (name.as_str(), text.as_str()))
         .collect();
-    let failure = conditions(&names)
-        .evaluate(&pod(), &rules, minute())
-        .await
-        .unwrap_err();
+    let failure = conditions(&names).evaluate(&pod(), &rules, minute()).await.unwrap_err();
     assert_eq!(
         failure.message(),
         "validation failed due to running out of cost budget, no further validation rules will be run"

@@ -57,9 +57,7 @@ impl Type {
     pub(crate) fn may_be(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Free, _) | (_, Self::Free) => true,
-            (Self::List(one), Self::List(other)) | (Self::Optional(one), Self::Optional(other)) => {
-                one.may_be(other)
-            }
+            (Self::List(one), Self::List(other)) | (Self::Optional(one), Self::Optional(other)) => one.may_be(other),
             (Self::Map(key, value), Self::Map(other_key, other_value)) => {
                 key.may_be(other_key) && value.may_be(other_value)
             }

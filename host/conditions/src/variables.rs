@@ -65,18 +65,12 @@ impl<'a> Variables<'a> {
     };
 
     pub(crate) fn new(source: &'a Request, uses: Uses) -> Self {
-        let check = |check: fn(&Request) -> AccessCheck| {
-            uses.authorizer
-                .then(|| Value::AccessCheck(Arc::new(check(source))))
-        };
+        let check =
+            |check: fn(&Request) -> AccessCheck| uses.authorizer.then(|| Value::AccessCheck(Arc::new(check(source))));
         Self {
             object: source.object.as_ref(),
             old_object: source.old_object.as_ref(),
-            request: if uses.request {
-                request(source)
-            } else {
-                Value::Null
-            },
+            request: if uses.request { request(source) } else { Value::Null },
             authorizer: check(|_| AccessCheck::new()).unwrap_or(Value::Null),
             request_resource: check(AccessCheck::of_request).unwrap_or(Value::Null),
             ..Self::NONE

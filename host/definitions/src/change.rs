@@ -154,11 +154,7 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, P
         .flat_map(|(_, file)| file.definitions.iter().flatten());
     chains::define(other_definitions, mistakes)?;
     let effects = vec![(definition.id.clone(), AppliedEffect::Deleted)];
-    Ok(Change::between(
-        set,
-        set.with_text(definition.file, None),
-        effects,
-    ))
+    Ok(Change::between(set, set.with_text(definition.file, None), effects))
 }
 
 fn ensure_alone(definition: &ParsedDefinition<'_>, existing: &[Arc<ReadFile>]) -> Result<(), PlanError> {
@@ -176,27 +172,19 @@ fn ensure_alone(definition: &ParsedDefinition<'_>, existing: &[Arc<ReadFile>]) -
 
 fn unusable<'s>(set: &'s DefinitionSet, id: &DefinitionId) -> Option<&'s Path> {
     let matches_id = |file: &&DefinitionFile| id_of(set, file).is_some_and(|other| other.is(id));
-    set.unusable()
-        .iter()
-        .find(matches_id)
-        .map(|file| file.path.as_path())
+    set.unusable().iter().find(matches_id).map(|file| file.path.as_path())
 }
 
 fn find<'d, 'a>(
     definitions: &'d [ParsedDefinition<'a>],
     id: &DefinitionId,
 ) -> Result<&'d ParsedDefinition<'a>, PlanError> {
-    let matches: Vec<_> = definitions
-        .iter()
-        .filter(|definition| definition.id.is(id))
-        .collect();
+    let matches: Vec<_> = definitions.iter().filter(|definition| definition.id.is(id)).collect();
     match matches.as_slice() {
         [only] => Ok(*only),
         [] => Err(unknown(id, definitions)),
         several => {
-            let locations = several
-                .iter()
-                .map(|definition| definition.root.location().to_string());
+            let locations = several.iter().map(|definition| definition.root.location().to_string());
             Err(PlanError::Conflict(format!(
                 "there are several of the name {id}: {}; edit the file",
                 enumerated(locations, "or")

@@ -49,10 +49,7 @@ fn read_one<'a>(
     if let (Some(name), Some(node)) = (name, &name_node) {
         match first_lines.get(name) {
             Some(line) => {
-                let message = format!(
-                    "{} is also the name of the condition on line {line}",
-                    quoted(name)
-                );
+                let message = format!("{} is also the name of the condition on line {line}", quoted(name));
                 node.wrong(message, "give each condition its own name");
             }
             None => {

@@ -40,9 +40,7 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
     /// `None` if the document belongs to another policy system. Default: searches [`kinds`](Self::kinds) for a kind
     /// with this name.
     fn recognize(&self, kind: &str, _version: &str) -> Option<&'static DocumentKind> {
-        self.kinds()
-            .iter()
-            .find(|document_kind| document_kind.name == kind)
+        self.kinds().iter().find(|document_kind| document_kind.name == kind)
     }
 
     /// Returns the object that contains the definition's name. Default: the field `metadata`.
@@ -55,13 +53,7 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
 
     /// Reports conflicts of a new definition with earlier definitions of this policy system. Names need not be
     /// compared, because the caller does it. Default: no conflicts.
-    fn check_conflicts(
-        &self,
-        _new: &ReadDefinition,
-        _earlier: &[Arc<ReadDefinition>],
-        _mistakes: &mut Mistakes,
-    ) {
-    }
+    fn check_conflicts(&self, _new: &ReadDefinition, _earlier: &[Arc<ReadDefinition>], _mistakes: &mut Mistakes) {}
 
     /// Adds the chains and exceptions that all documents of this policy system define together, and reports documents
     /// that refer to a missing document. Default: adds the chain of each document that defines one.
@@ -152,9 +144,8 @@ impl DocumentKind {
 
     /// Returns whether documents of this kind may have this `apiVersion`.
     pub fn supports(&self, version: &str) -> bool {
-        let is_version = |supported: &&&str| {
-            **supported == version || supported.ends_with('/') && version.starts_with(**supported)
-        };
+        let is_version =
+            |supported: &&&str| **supported == version || supported.ends_with('/') && version.starts_with(**supported);
         self.versions.iter().find(is_version).is_some()
     }
 
@@ -189,11 +180,8 @@ impl DocumentForms {
     /// Returns the kinds of documents that an import converts or keeps unchanged. Documents of all other kinds are left
     /// out of the file that the import writes.
     pub fn importable(&self) -> impl Iterator<Item = &'static DocumentKind> {
-        let is_left_out =
-            |form: &dyn DocumentForm, kind| matches!(form.import(kind), Some((ImportResult::LeftOut, _)));
-        let kinds = self
-            .kinds()
-            .filter(move |(form, kind)| !is_left_out(&***form, kind));
+        let is_left_out = |form: &dyn DocumentForm, kind| matches!(form.import(kind), Some((ImportResult::LeftOut, _)));
+        let kinds = self.kinds().filter(move |(form, kind)| !is_left_out(&***form, kind));
         kinds.map(|(_, kind)| kind)
     }
 }

@@ -18,8 +18,7 @@ use std::{
 };
 
 use admittance_admission::{
-    Authorizer, ClusterKind, ClusterReader, FailureKind, Hook, NamespaceSource, Phase, PolicyHttp,
-    WebhookTarget,
+    Authorizer, ClusterKind, ClusterReader, FailureKind, Hook, NamespaceSource, Phase, PolicyHttp, WebhookTarget,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -201,8 +200,7 @@ pub struct HookContext<'a> {
 }
 
 /// The type of [`HookContext::connect`].
-pub type ConnectWebhook<'a> =
-    dyn Fn(&WebhookDefinition, Phase) -> Result<(Arc<dyn Hook>, String), HookError> + 'a;
+pub type ConnectWebhook<'a> = dyn Fn(&WebhookDefinition, Phase) -> Result<(Arc<dyn Hook>, String), HookError> + 'a;
 
 /// The reason why a hook cannot be prepared for calls.
 pub type HookError = Box<dyn Error + Send + Sync>;

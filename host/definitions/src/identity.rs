@@ -12,17 +12,7 @@ use crate::Share;
 ///
 /// Two native chains of different phases may have the same ID.
 #[derive(
-    Clone,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    derive_more::Display,
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, derive_more::Display,
 )]
 #[display("{kind}/{name}")]
 pub struct DefinitionId {
@@ -63,9 +53,7 @@ pub enum InvalidId {
     #[error("`{0}` is not the name of a chain; write its phase and its name, `Mutating:pods`")]
     Chain(String),
     /// The text is not the name of a stage.
-    #[error(
-        "`{0}` is not the name of a stage; write the chain and the stage, `pods/images` or `Mutating:pods/images`"
-    )]
+    #[error("`{0}` is not the name of a stage; write the chain and the stage, `pods/images` or `Mutating:pods/images`")]
     Stage(String),
 }
 

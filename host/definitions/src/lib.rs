@@ -46,17 +46,15 @@ pub use change::{AppliedEffect, Change, Destination, ExpectedDefinitions, FileCh
 pub use document::{Location, Mistake, Mistakes};
 pub use forms::bcs::{BcsObject, NoBcsObject};
 pub use forms::native::{ambiguities, exception::ExceptionDefinition};
-pub use forms::{
-    DocumentForm, DocumentForms, DocumentKind, FormContent, FormDocuments, ReadDefinition, TypedDocument,
-};
+pub use forms::{DocumentForm, DocumentForms, DocumentKind, FormContent, FormDocuments, ReadDefinition, TypedDocument};
 pub use hook::{
     ConnectWebhook, HookContext, HookDefinition, HookError, HookKind, HookStatus, HookValue, PreparedHook,
     cel::CelDefinition,
     group::{GroupDefinition, MemberDefinition},
     mutators::MutatorsDefinition,
     plugin::{
-        CandidateDefinition, PluginDefinition, PluginPart, PluginRole, module_location, read_allow,
-        read_http_grant, setting_location,
+        CandidateDefinition, PluginDefinition, PluginPart, PluginRole, module_location, read_allow, read_http_grant,
+        setting_location,
     },
     webhook::WebhookDefinition,
 };

@@ -3,9 +3,7 @@ use std::{path::Path, sync::Arc};
 use admittance_admission::{Grants, Matcher, ModuleReference, Operation, Phase, Rule, StageSpec};
 use serde_json::Value as Json;
 
-use crate::{
-    CandidateDefinition, HookDefinition, Location, Mistake, PluginDefinition, PluginPart, PluginRole,
-};
+use crate::{CandidateDefinition, HookDefinition, Location, Mistake, PluginDefinition, PluginPart, PluginRole};
 
 /// A chain, whichever policy system its document belongs to (native, Kubernetes, Kyverno, ...).
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,7 @@ use admittance_admission::{is_dns_label, is_dns_subdomain, is_name_part};
 
 use crate::document::quoted;
 
-const SUBDOMAIN: &str =
-    "use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit";
+const SUBDOMAIN: &str = "use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit";
 
 const NAME_PART: &str = "use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 \
                          characters at most";
@@ -82,11 +81,7 @@ pub(crate) fn label_key(text: &str) -> Result<(), String> {
         Some((_, name)) => name,
         None => text,
     };
-    if is_name_part(name) {
-        Ok(())
-    } else {
-        wrong(NAME_PART)
-    }
+    if is_name_part(name) { Ok(()) } else { wrong(NAME_PART) }
 }
 
 /// Checks that the text is a valid, non-empty label value. The same characters are allowed as in the name of a label.
@@ -94,8 +89,5 @@ pub(crate) fn label_value(text: &str) -> Result<(), String> {
     if is_name_part(text) {
         return Ok(());
     }
-    Err(format!(
-        "{} is not a valid label value: {NAME_PART}",
-        quoted(text)
-    ))
+    Err(format!("{} is not a valid label value: {NAME_PART}", quoted(text)))
 }

@@ -81,10 +81,7 @@ impl RolloutDefinition {
 
     /// Returns the rollout in the JSON format that documents of definitions use.
     pub fn to_json(&self) -> Json {
-        let percents = self
-            .shares
-            .iter()
-            .map(|share| share.parts_of_ten_thousand() / 100);
+        let percents = self.shares.iter().map(|share| share.parts_of_ten_thousand() / 100);
         json!({
             "steps": percents.collect::<Vec<_>>(),
             "by": self.by.as_str(),
@@ -148,9 +145,7 @@ fn read_shares(fields: &mut Fields<'_>) -> Option<Vec<Share>> {
     let (percent, steps) = (fields.optional("percent"), fields.optional("steps"));
     if percent.is_none() && steps.is_none() {
         let fix = "write `percent: 10`, or `steps: [10, 25, 50, 100]`";
-        return fields
-            .node()
-            .reject("the candidate gets no share of the requests", fix);
+        return fields.node().reject("the candidate gets no share of the requests", fix);
     }
     let mut shares = Vec::from_iter(percent.and_then(|percent| read_percent(&percent)));
     let fix = "list percentages, `[25, 50, 100]`";

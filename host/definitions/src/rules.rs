@@ -33,9 +33,7 @@ pub(crate) fn read_native(node: &Node<'_>, fix: &str, match_policy: MatchPolicy)
         }
         if !fields.has("resources") && !fields.has("kinds") {
             let fix = "list resources (`resources: [pods]`) or kinds (`kinds: [application]`)";
-            fields
-                .node()
-                .wrong("the rule names neither resources nor kinds", fix);
+            fields.node().wrong("the rule names neither resources nor kinds", fix);
         }
         if let Some(resources) = fields.optional("resources") {
             let parse = |text: &str| ResourcePattern::parse(text).map(Some);
@@ -48,11 +46,7 @@ pub(crate) fn read_native(node: &Node<'_>, fix: &str, match_policy: MatchPolicy)
 }
 
 /// Reads the rules of a webhook or policy of Kubernetes. If `may_name_objects`, they may have `resourceNames`.
-pub(crate) fn read_kubernetes(
-    node: &Node<'_>,
-    match_policy: MatchPolicy,
-    may_name_objects: bool,
-) -> Vec<Rule> {
+pub(crate) fn read_kubernetes(node: &Node<'_>, match_policy: MatchPolicy, may_name_objects: bool) -> Vec<Rule> {
     read_all(node.list(), match_policy, Node::one_of, |fields, rule| {
         let fix = "list the groups, `\"\"` for the core group, or `*` alone";
         if let Some(groups) = fields.required("apiGroups", fix) {
@@ -126,11 +120,7 @@ fn read_operations<'a>(node: &Node<'a>, read_word: ReadOperation<'a>) -> Matcher
             None => {}
         }
     }
-    if all {
-        Matcher::Any
-    } else {
-        Matcher::Only(operations)
-    }
+    if all { Matcher::Any } else { Matcher::Only(operations) }
 }
 
 /// Reads a list of words. The word `*` matches all words, and must be the only one.

@@ -38,8 +38,7 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     let selects_by_name = fields.has("operator") || fields.has("values");
     let selects_by_label = fields.has("matchLabels") || fields.has("matchExpressions");
     if selects_by_name && selects_by_label {
-        let message =
-            "it selects by name (`operator`, `values`) and by label (`matchLabels`, `matchExpressions`)";
+        let message = "it selects by name (`operator`, `values`) and by label (`matchLabels`, `matchExpressions`)";
         return node.reject(message, "use one of the two forms");
     }
     if selects_by_name {
@@ -84,11 +83,7 @@ pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector
     (!labels.is_empty()).then_some(NamespaceSelector::Labels(labels))
 }
 
-fn read_label_selector(
-    mut fields: Fields<'_>,
-    syntax: LabelSyntax,
-    ignored_fields: &[&'static str],
-) -> LabelSelector {
+fn read_label_selector(mut fields: Fields<'_>, syntax: LabelSyntax, ignored_fields: &[&'static str]) -> LabelSelector {
     let mut requirements = Vec::new();
     for (key, value) in fields.get("matchLabels", Vec::new(), Node::map) {
         let Some(text) = value.string() else {

@@ -139,9 +139,7 @@ impl DefinitionSet {
     pub(crate) fn definitions_after(&self, mut mistakes: Mistakes) -> Result<Definitions, Mistakes> {
         let read_files = self.read(&mut mistakes);
         chains::define(
-            read_files
-                .iter()
-                .flat_map(|file| file.definitions.iter().flatten()),
+            read_files.iter().flat_map(|file| file.definitions.iter().flatten()),
             mistakes,
         )
     }

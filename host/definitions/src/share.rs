@@ -69,8 +69,7 @@ impl FromStr for Share {
             text: text.to_owned(),
             fix,
         };
-        let invalid_number =
-            || invalid_share("0.01% to 100%, with at most two digits after the point".to_owned());
+        let invalid_number = || invalid_share("0.01% to 100%, with at most two digits after the point".to_owned());
         let Some(number) = text.strip_suffix('%') else {
             return Err(match hundredths(text).and_then(Self::of_ten_thousand) {
                 Some(share) => invalid_share(share.to_string()),

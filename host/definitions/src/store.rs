@@ -225,9 +225,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// A file of the commit cannot be written, and a file that was written before it cannot be restored.
-    #[error(
-        "{path} cannot be written: {source}; {written} is changed already and cannot be restored: {restoring}"
-    )]
+    #[error("{path} cannot be written: {source}; {written} is changed already and cannot be restored: {restoring}")]
     PartlyWritten {
         /// The path of the file that cannot be written.
         path: PathBuf,

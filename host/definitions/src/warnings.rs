@@ -41,9 +41,7 @@ impl ChainDefinition {
             }
             let known_entries = useless_entries(rule);
             let is_new = |unreached_entry: &UnreachedEntry| {
-                !known_entries
-                    .iter()
-                    .any(|entry| entry.entry == unreached_entry.entry)
+                !known_entries.iter().any(|entry| entry.entry == unreached_entry.entry)
             };
             let new_entries = reach.unreached_entries(rule).into_iter().filter(is_new);
             let useless = new_entries.map(|UnreachedEntry { field, entry, fix }| UselessEntry {
@@ -56,11 +54,7 @@ impl ChainDefinition {
         });
         let misses = reach.misses(self.namespace.as_deref(), &self.rules);
         warnings.extend(misses.map(|misses| {
-            let prefix = if misses.is_whole {
-                "it is never called: "
-            } else {
-                ""
-            };
+            let prefix = if misses.is_whole { "it is never called: " } else { "" };
             let message = format!("chain {}: {prefix}{}", self.name, misses.reasons.join("; "));
             Mistake::new(&self.source, "", message, "")
         }));
@@ -70,8 +64,7 @@ impl ChainDefinition {
     fn warnings_of_entries(&self, find: impl Fn(&Rule) -> Vec<UselessEntry>) -> Vec<Mistake> {
         let stage_rules = self.stages.iter().map(|stage| &stage.spec.rules);
         let rules = std::iter::once(&self.rules).chain(stage_rules).flatten();
-        let documents =
-            LazyCell::new(|| document::read_file(Path::new(&self.source.file), &mut Mistakes::new()));
+        let documents = LazyCell::new(|| document::read_file(Path::new(&self.source.file), &mut Mistakes::new()));
         let mut warnings: Vec<Mistake> = Vec::new();
         for useless in rules.flat_map(find) {
             let message = format!("chain {}: {}", self.name, useless.message);
@@ -154,18 +147,13 @@ fn useless_entries(rule: &Rule) -> Vec<UselessEntry> {
                 .resource;
             useless.push(UselessEntry {
                 field: "resources",
-                message: format!(
-                    "`{entry}` in `resources` matches no request: resources are in lower case and plural"
-                ),
+                message: format!("`{entry}` in `resources` matches no request: resources are in lower case and plural"),
                 fix: format!("write {plural}, or write {resource} in `kinds`"),
                 entry,
             });
         }
     }
-    for (field, matcher) in [
-        ("apiGroups", &rule.api_groups),
-        ("apiVersions", &rule.api_versions),
-    ] {
+    for (field, matcher) in [("apiGroups", &rule.api_groups), ("apiVersions", &rule.api_versions)] {
         let Matcher::Only(entries) = matcher else { continue };
         for entry in entries.iter().filter(|entry| entry.contains('/')) {
             let (group, version) = entry.split_once('/').unwrap_or_default();

@@ -1,8 +1,8 @@
 use std::{fmt::Debug, sync::Arc};
 
 use admittance_admission::{
-    EnforcedSpelling, GroupVersionResource, Object, Operation, Outline, Patch, Pointer, ReachedResource,
-    Request, SpellingError,
+    EnforcedSpelling, GroupVersionResource, Object, Operation, Outline, Patch, Pointer, ReachedResource, Request,
+    SpellingError,
 };
 use bytes::Bytes;
 use http::{Extensions, Response, request::Parts};
@@ -26,12 +26,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// # Errors
     ///
     /// Fails if the body cannot be parsed, or does not identify its object.
-    fn stored(
-        &self,
-        head: &Parts,
-        inspection: &Inspection,
-        body: &Bytes,
-    ) -> Result<Option<StoredQuery>, Rejection> {
+    fn stored(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
         let _ = (head, inspection, body);
         Ok(None)
     }

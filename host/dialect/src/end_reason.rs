@@ -83,9 +83,7 @@ impl From<UpstreamError> for EndReason<'_> {
     fn from(error: UpstreamError) -> Self {
         match error {
             UpstreamError::Timeout(limit) => Self::UpstreamTimeout { limit },
-            error => Self::UpstreamUnreachable {
-                reason: error.reason(),
-            },
+            error => Self::UpstreamUnreachable { reason: error.reason() },
         }
     }
 }
@@ -174,10 +172,7 @@ impl Rejection {
 
 /// Returns the rejection of a request that servers could read in several ways. `reason` says why they could.
 pub fn ambiguous(reason: &str) -> Rejection {
-    Rejection::new(
-        RejectionKind::Ambiguous,
-        format!("the request is ambiguous: {reason}"),
-    )
+    Rejection::new(RejectionKind::Ambiguous, format!("the request is ambiguous: {reason}"))
 }
 
 /// Returns a rejection if a header or query parameter names another method or path for the request, such as

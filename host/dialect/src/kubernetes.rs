@@ -13,8 +13,7 @@ use http::{
 
 pub use self::target::{ApiTarget, ResourceTarget};
 use crate::{
-    BodyReading, Class, Dialect, EndReason, Inspection, Rejection, RejectionKind, review::refusal_reply,
-    status_reply,
+    BodyReading, Class, Dialect, EndReason, Inspection, Rejection, RejectionKind, review::refusal_reply, status_reply,
 };
 
 /// The dialect of the Kubernetes API.
@@ -114,10 +113,7 @@ impl Dialect for KubernetesApi {
             }
             Operation::Delete => {
                 let options = delete_options(head, body);
-                let stored_object = stored
-                    .object
-                    .as_ref()
-                    .ok_or_else(|| unsettled("the stored object"))?;
+                let stored_object = stored.object.as_ref().ok_or_else(|| unsettled("the stored object"))?;
                 (kind_of(stored_object)?, None, options)
             }
             Operation::Create | Operation::Update => {
@@ -184,10 +180,7 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
         return Err(Rejection::new(RejectionKind::MediaType, message));
     }
     let malformed = |error: &dyn std::fmt::Display| {
-        Rejection::new(
-            RejectionKind::Malformed,
-            format!("the body of the request: {error}"),
-        )
+        Rejection::new(RejectionKind::Malformed, format!("the body of the request: {error}"))
     };
     let object = Object::parse_unique(body).map_err(|error| malformed(&error))?;
     // An object with a key such as `Kind` is refused. The API server ignores that key, because only `kind` is spelled
@@ -227,12 +220,7 @@ fn delete_options(head: &Parts, body: &Bytes) -> Option<Object> {
 fn is_json(head: &Parts) -> bool {
     let mut values = head.headers.get_all(CONTENT_TYPE).iter();
     let Some(value) = values.next() else { return true };
-    let essence = value
-        .to_str()
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default();
+    let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
@@ -240,8 +228,7 @@ fn is_json(head: &Parts) -> bool {
 /// chain applied, so the stored object was not fetched. A chain that does apply was added before the body was read. The
 /// client therefore has to send the request again.
 fn unsettled(missing_part: &str) -> Rejection {
-    let message =
-        format!("chains inspect this request, and {missing_part} is not known: send the request again");
+    let message = format!("chains inspect this request, and {missing_part} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)
 }
 

@@ -24,12 +24,11 @@ pub use dialect::{BodyReading, Class, Dialect, Inspection, StoredQuery};
 pub use end_reason::{EndReason, Rejection, RejectionKind, ambiguous, json_reply, overridden};
 pub use kubernetes::{ApiTarget, KubernetesApi, ResourceTarget, StoredState};
 pub use list::{
-    InvalidItemPath, ItemObjectRequest, ItemPath, ItemRequest, ListError, ListPage, ListPages, ListRoute,
-    NextToken,
+    InvalidItemPath, ItemObjectRequest, ItemPath, ItemRequest, ListError, ListPage, ListPages, ListRoute, NextToken,
 };
 pub use rest::{
-    KindSource, PatchType, Rest, RestConfig, RestRoute, RouteError, RouteProblem, StoredRoute,
-    UnmatchedWrites, ValueSource,
+    KindSource, PatchType, Rest, RestConfig, RestRoute, RouteError, RouteProblem, StoredRoute, UnmatchedWrites,
+    ValueSource,
 };
 pub use review::{AddressError, ReviewAddress, status_reply, status_with_reason};
 pub use warning::append_warnings;

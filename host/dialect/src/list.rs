@@ -169,9 +169,7 @@ impl ListRoute {
         let path = self.request.path.sample().map_err(|error| error.to_string())?;
         let request = format!("{} {path}", self.request.method);
         match dialect.classify(&self.head(path, headers)) {
-            Class::Inspect(inspection)
-                if matches!(inspection.operation, Operation::Create | Operation::Update) =>
-            {
+            Class::Inspect(inspection) if matches!(inspection.operation, Operation::Create | Operation::Update) => {
                 Ok(())
             }
             Class::Inspect(inspection) => Err(format!(

@@ -17,13 +17,11 @@ use http::{Response, request::Parts};
 use matchit::Router;
 use serde_json::json;
 
-pub use self::route::{
-    KindSource, PatchType, RestConfig, RestRoute, StoredRoute, UnmatchedWrites, ValueSource,
-};
+pub use self::route::{KindSource, PatchType, RestConfig, RestRoute, StoredRoute, UnmatchedWrites, ValueSource};
 use self::{document::BodyDocument, matching::in_one_case, stored::StoredPath};
 use crate::{
-    BodyReading, Class, Dialect, EndReason, Inspection, Rejection, RejectionKind, StoredQuery, StoredState,
-    json_reply, overridden, template::wrap_at,
+    BodyReading, Class, Dialect, EndReason, Inspection, Rejection, RejectionKind, StoredQuery, StoredState, json_reply,
+    overridden, template::wrap_at,
 };
 
 /// The dialect of a JSON API whose requests are described by routes.
@@ -268,9 +266,7 @@ impl Dialect for Rest {
             Err(rejection) => return Class::Refuse(rejection),
         };
         let may_matter = || {
-            matched.is_some()
-                || self.unmatched_writes == UnmatchedWrites::Refuse
-                || self.may_be_routed(head.uri.path())
+            matched.is_some() || self.unmatched_writes == UnmatchedWrites::Refuse || self.may_be_routed(head.uri.path())
         };
         if let Some(rejection) = overridden(head)
             && may_matter()
@@ -287,12 +283,7 @@ impl Dialect for Rest {
         Class::Inspect(inspection)
     }
 
-    fn stored(
-        &self,
-        head: &Parts,
-        inspection: &Inspection,
-        body: &Bytes,
-    ) -> Result<Option<StoredQuery>, Rejection> {
+    fn stored(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
         let matched = inspection.detail.get::<MatchedRoute>();
         matched.map_or(Ok(None), |matched| matched.stored_query(head, body))
     }
@@ -312,10 +303,7 @@ impl Dialect for Rest {
                 let text = old_object
                     .as_ref()
                     .map(|stored| wrap_at(stored.text(), &matched.route.route.object));
-                (
-                    matched.request(head, text.as_deref().unwrap_or_default(), None)?,
-                    None,
-                )
+                (matched.request(head, text.as_deref().unwrap_or_default(), None)?, None)
             }
             BodyDocument::Whole { text, object } => {
                 let request = matched.request(head, &text, Some(object))?;

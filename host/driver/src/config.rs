@@ -88,10 +88,7 @@ impl Config {
     pub fn goes_live_together(&self) -> bool {
         match self.replicas {
             Some(mode) => mode == SwitchMode::Together,
-            None => self
-                .definitions
-                .iter()
-                .any(|location| location.is_shared(&*self.front)),
+            None => self.definitions.iter().any(|location| location.is_shared(&*self.front)),
         }
     }
 
@@ -166,11 +163,7 @@ pub struct ListConfig {
     pub headers: Vec<(HeaderName, PathBuf)>,
 }
 
-fn has_leader(
-    front: &dyn FrontConfig,
-    definitions: &[Arc<dyn DefinitionLocation>],
-    has_ensemble: bool,
-) -> bool {
+fn has_leader(front: &dyn FrontConfig, definitions: &[Arc<dyn DefinitionLocation>], has_ensemble: bool) -> bool {
     front.webhooks().is_some()
         || front.audit().is_some()
         || (front.agrees_in_zookeeper() && has_ensemble)
@@ -181,9 +174,7 @@ pub fn parse_lease(text: &str) -> Result<String, String> {
     admittance_admission::is_dns_subdomain(text)
         .then(|| text.to_owned())
         .ok_or_else(|| {
-            format!(
-                "{text:?} is not a valid name: write lower case letters, digits, - and ., such as admittance"
-            )
+            format!("{text:?} is not a valid name: write lower case letters, digits, - and ., such as admittance")
         })
 }
 

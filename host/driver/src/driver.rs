@@ -69,10 +69,7 @@ pub struct Connections {
 
 impl Connections {
     pub fn new(config: &Config, ensembles: Ensembles, cluster: Option<Cluster>) -> Self {
-        let reads_chains = config
-            .definitions
-            .iter()
-            .any(|location| location.lease().is_some());
+        let reads_chains = config.definitions.iter().any(|location| location.lease().is_some());
         Self {
             ensembles,
             chains: cluster.as_ref().filter(|_| reads_chains).map(ChainStore::new),
@@ -136,9 +133,7 @@ impl Driver {
         let audits = front
             .audit()
             .zip(connections.cluster.as_ref())
-            .map(|(audit, cluster)| {
-                Audits::new(cluster, audit.clone(), &lease, connections.webhooks.as_ref())
-            });
+            .map(|(audit, cluster)| Audits::new(cluster, audit.clone(), &lease, connections.webhooks.as_ref()));
         let upstream_timeout = front.upstream().map(|upstream| upstream.response_timeout);
         let port = OpenPort::listen(listen, &limits, upstream_timeout).await?;
         let ports = Ports {
@@ -203,12 +198,9 @@ impl Driver {
 
     /// Serves until shutdown, then lets the requests in flight finish.
     pub async fn run(self, shutdown: Shutdown) -> ShutdownResult {
-        let Self {
-            port, admin, front, ..
-        } = self;
+        let Self { port, admin, front, .. } = self;
         let is_stopping = Arc::new(AtomicBool::new(false));
-        let (leader, replicas) =
-            leader_and_replicas(&self.connections, self.audits.as_ref(), self.lease, self.drivers);
+        let (leader, replicas) = leader_and_replicas(&self.connections, self.audits.as_ref(), self.lease, self.drivers);
         let is_ready = replicas.is_none() && front.becomes_ready().is_none();
         let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
         let observed = Arc::new(StatusSources {
@@ -338,11 +330,7 @@ async fn follow(
         }
     };
     let readiness = async {
-        if let Some(ready) = observed
-            .front
-            .becomes_ready()
-            .filter(|_| observed.replicas.is_none())
-        {
+        if let Some(ready) = observed.front.becomes_ready().filter(|_| observed.replicas.is_none()) {
             ready.await;
             observed.registrations.follow(watch::channel(true).1).await;
         }

@@ -72,10 +72,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
     }
 
     fn clients(&self) -> Vec<&ClientTls> {
-        self.upstream()
-            .map(|upstream| &upstream.tls)
-            .into_iter()
-            .collect()
+        self.upstream().map(|upstream| &upstream.tls).into_iter().collect()
     }
 
     /// Replaces the servers of the upstream.
@@ -175,11 +172,7 @@ pub(crate) trait OpenedFront: Debug + Send + Sync + 'static {
     /// Adds what is known about this front end to the reply to `GET /v1/status`.
     fn report(&self, status: &mut DriverStatus) {
         let servers = self.upstreams();
-        status.upstream = servers
-            .iter()
-            .flat_map(Upstream::health)
-            .map(Into::into)
-            .collect();
+        status.upstream = servers.iter().flat_map(Upstream::health).map(Into::into).collect();
     }
 
     /// Returns the reply to `/healthz` in bcs-mesos-driver's format; `None` for the usual reply. `ip` is the listen

@@ -110,8 +110,7 @@ impl FrontMetrics {
     }
 
     fn count(&self, status: StatusCode, passage: &'static str) {
-        let counter =
-            || counter!(metric_names::REQUESTS, "status" => status_class(status), "passage" => passage);
+        let counter = || counter!(metric_names::REQUESTS, "status" => status_class(status), "passage" => passage);
         let counters = PASSAGES.iter().zip(&self.successes);
         let mut successes = counters.filter(|_| status_class(status) == "2xx");
         match successes.find(|(counted_passage, _)| counted_passage.as_str() == passage) {
@@ -149,8 +148,7 @@ impl RequestClass {
             let of_group = segments.find(|segment| matches!(*segment, "api" | "apis")) == Some("apis");
             segments.nth(1 + usize::from(of_group)) == Some("watch")
         };
-        let may_wait =
-            request.method() == Method::GET && (is_watch() || is_watch_path() || is_event_stream());
+        let may_wait = request.method() == Method::GET && (is_watch() || is_watch_path() || is_event_stream());
         if may_wait || is_upgrade(request) {
             Self::Stream
         } else {
@@ -294,10 +292,7 @@ struct InFlightRequest {
 impl InFlightRequest {
     fn new(gauge: Gauge, permit: Permit) -> Self {
         gauge.increment(1);
-        Self {
-            gauge,
-            _permit: permit,
-        }
+        Self { gauge, _permit: permit }
     }
 }
 
@@ -337,10 +332,11 @@ mod tests {
             ),
             ("GET", "/exec", &[("upgrade", "websocket")], false),
         ] {
-            let request = headers.iter().fold(
-                Request::builder().method(method).uri(uri),
-                |request, (name, value)| request.header(*name, *value),
-            );
+            let request = headers
+                .iter()
+                .fold(Request::builder().method(method).uri(uri), |request, (name, value)| {
+                    request.header(*name, *value)
+                });
             let is = RequestClass::from_request(&request.body(()).unwrap()) == RequestClass::Stream;
             assert_eq!(is, is_stream, "{method} {uri} {headers:?}");
         }

@@ -26,8 +26,8 @@ pub mod status;
 mod trace;
 
 pub use config::{
-    Config, HistoryConfig, Limits, ListConfig, ListenConfig, LogConfig, LogFormat, LogLevel, StoreConfig,
-    SwitchMode, TracingConfig, TracingProtocol, parse_lease,
+    Config, HistoryConfig, Limits, ListConfig, ListenConfig, LogConfig, LogFormat, LogLevel, StoreConfig, SwitchMode,
+    TracingConfig, TracingProtocol, parse_lease,
 };
 pub use driver::{Connections, Driver, Error};
 pub use fronts::{FrontConfig, ProxyConfig, ReviewsConfig, StartContext, StartedFront};

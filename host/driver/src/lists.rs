@@ -111,11 +111,10 @@ impl UpstreamLists {
         let list = |list: &ListConfig| {
             let mut headers = config.front.headers();
             for (name, path) in &list.headers {
-                let value =
-                    read_secret_to_string(path, HEADER_LIMIT).map_err(|error| ListsError::Header {
-                        path: path.clone(),
-                        error,
-                    })?;
+                let value = read_secret_to_string(path, HEADER_LIMIT).map_err(|error| ListsError::Header {
+                    path: path.clone(),
+                    error,
+                })?;
                 let mut value =
                     HeaderValue::from_str(value.trim()).map_err(|_| ListsError::HeaderValue(path.clone()))?;
                 value.set_sensitive(true);
@@ -148,11 +147,7 @@ impl UpstreamLists {
                     let UnreadableItems { count, reason } = unreadable;
                     format!("objects that could not be read: {count}, one of them because {reason}")
                 });
-                let reasons = outcome
-                    .err()
-                    .map(|error| error.to_string())
-                    .into_iter()
-                    .chain(items);
+                let reasons = outcome.err().map(|error| error.to_string()).into_iter().chain(items);
                 unread.extend(reasons.map(|reason| IncompleteList {
                     path: path.to_string(),
                     reason,

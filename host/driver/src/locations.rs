@@ -92,10 +92,7 @@ struct LocationRow {
 
 static LOCATIONS: [LocationRow; 3] = [kubernetes::ROW, zookeeper::ROW, custom_resources::ROW];
 
-pub(crate) fn read(
-    node: &Node<'_>,
-    sections: SectionContext<'_>,
-) -> Option<Vec<Arc<dyn DefinitionLocation>>> {
+pub(crate) fn read(node: &Node<'_>, sections: SectionContext<'_>) -> Option<Vec<Arc<dyn DefinitionLocation>>> {
     let mut locations: Vec<Arc<dyn DefinitionLocation>> = Vec::new();
     for entry in &node.list()? {
         let Some(location) = read_location(entry, sections) else {

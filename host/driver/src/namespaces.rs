@@ -40,9 +40,7 @@ impl FileNamespaces {
     pub(crate) async fn follow(self) {
         let report = |loaded: Result<&StaticNamespaces, &str>| {
             if let Err(mistakes) = loaded {
-                tracing::error!(
-                    "the changed namespaces are invalid, so the previous ones stay in use: {mistakes}"
-                );
+                tracing::error!("the changed namespaces are invalid, so the previous ones stay in use: {mistakes}");
             }
         };
         self.0.follow(report).await;
@@ -96,9 +94,7 @@ pub(crate) fn read_namespace_map(node: &Node<'_>) -> Option<Vec<(String, Labels)
 fn namespace(node: &Node<'_>) -> Option<(String, Labels)> {
     let fix = "name the namespace";
     let mut fields = node.object()?.ignoring_others();
-    let mut metadata = fields
-        .get_required("metadata", fix, Node::object)?
-        .ignoring_others();
+    let mut metadata = fields.get_required("metadata", fix, Node::object)?.ignoring_others();
     let name = metadata.get_required("name", fix, readers::text)?;
     Some((name, metadata.get_or_default("labels", Node::string_map)))
 }
@@ -137,10 +133,7 @@ mod tests {
     fn an_invalid_namespaces_file_is_reported() {
         for (text, expected) in [
             ("prod: a\n", "prod: a string where an object is expected"),
-            (
-                "prod: { team: 1 }\n",
-                "prod.team: a number where a string is expected",
-            ),
+            ("prod: { team: 1 }\n", "prod.team: a number where a string is expected"),
             ("kind: Pod\nmetadata: { name: a }\n", "\"Pod\" is not a Namespace"),
             ("kind: Namespace\nmetadata: {}\n", "metadata.name: missing"),
             ("kind: List\n", "items: missing"),

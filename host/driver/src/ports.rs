@@ -54,9 +54,7 @@ impl OpenPort {
             address,
             source,
         };
-        let listener = Listener::bind(address, tls.clone(), limits)
-            .await
-            .map_err(error)?;
+        let listener = Listener::bind(address, tls.clone(), limits).await.map_err(error)?;
         Ok(Self {
             address: listener.address().map_err(error)?,
             listener,
@@ -123,11 +121,7 @@ impl AdminPort {
             connections: ADMIN_CONNECTIONS,
             ..connection_limits(&config.limits, None)
         };
-        let OpenPort {
-            listener,
-            address,
-            tls,
-        } = OpenPort::bind("admin.address", admin.address(), tls, limits).await?;
+        let OpenPort { listener, address, tls } = OpenPort::bind("admin.address", admin.address(), tls, limits).await?;
         let bodies = config.limits.body_budget();
         let service = AdminService::new(metrics.clone(), bodies.clone());
         let stop = StopSignals::default();

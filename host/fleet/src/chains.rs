@@ -9,12 +9,8 @@ use std::{
 };
 
 use admittance_admission::{Object, is_dns_label, is_dns_subdomain};
-use admittance_cluster::{
-    Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, WatchedResources, next_change,
-};
-use admittance_definitions::{
-    DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError, definition_name,
-};
+use admittance_cluster::{Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, WatchedResources, next_change};
+use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError, definition_name};
 use async_trait::async_trait;
 use futures_util::future::{join_all, select_all};
 use serde_json::{Map, Value};
@@ -79,15 +75,11 @@ impl StoredKind {
     }
 
     async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
-        self.change_count
-            .store(self.resources.changes(), Ordering::Relaxed);
+        self.change_count.store(self.resources.changes(), Ordering::Relaxed);
         self.absent_or(self.resources.read().await)
     }
 
-    fn absent_or(
-        &self,
-        result: Result<Vec<Resource>, ResourceError>,
-    ) -> Result<Vec<Resource>, ResourceError> {
+    fn absent_or(&self, result: Result<Vec<Resource>, ResourceError>) -> Result<Vec<Resource>, ResourceError> {
         match result {
             Ok(resources) => {
                 self.is_known.store(true, Ordering::Relaxed);
@@ -124,14 +116,7 @@ impl ChainStore {
             is_known: AtomicBool::new(false),
             change_count: AtomicU64::new(0),
         };
-        Self(
-            [
-                kind(CHAIN, false),
-                kind(NAMESPACED_CHAIN, true),
-                kind(EXCEPTION, true),
-            ]
-            .into(),
-        )
+        Self([kind(CHAIN, false), kind(NAMESPACED_CHAIN, true), kind(EXCEPTION, true)].into())
     }
 
     /// Returns the definition that the store would read if `object` were stored; `None` if `object` is not of a kind in
@@ -169,8 +154,7 @@ impl ChainStore {
     fn resource_of<'n>(&self, kind: &str, name: &'n str) -> Option<(&StoredKind, &'n str, &'n str)> {
         let kind = self.0.iter().find(|stored_kind| stored_kind.kind.kind == kind)?;
         let (namespace, name) = if kind.kind.is_namespaced {
-            name.split_once('/')
-                .filter(|(namespace, _)| is_dns_label(namespace))?
+            name.split_once('/').filter(|(namespace, _)| is_dns_label(namespace))?
         } else {
             ("", name)
         };
@@ -178,24 +162,19 @@ impl ChainStore {
     }
 
     async fn write(&self, change: &FileChange) -> Result<(), StoreError> {
-        let (kind, namespace, name) = self.parse_path(&change.path).ok_or_else(|| {
-            self.refusal(format!(
-                "{} is not a resource of this store",
-                change.path.display()
-            ))
-        })?;
+        let (kind, namespace, name) = self
+            .parse_path(&change.path)
+            .ok_or_else(|| self.refusal(format!("{} is not a resource of this store", change.path.display())))?;
         let new_text = change.after.as_deref();
         let after = new_text
             .map(|text| self.parse_definition(&kind.kind, namespace, name, text))
             .transpose()?;
-        let has_definition =
-            |stored_resource: Option<&Resource>, text: Option<&str>| match (stored_resource, text) {
-                (Some(resource), Some(text)) => serde_json::from_str(text).is_ok_and(|text: Value| {
-                    text == definition(&kind.kind.api_version(), kind.kind.kind, resource)
-                }),
-                (None, None) => true,
-                _ => false,
-            };
+        let has_definition = |stored_resource: Option<&Resource>, text: Option<&str>| match (stored_resource, text) {
+            (Some(resource), Some(text)) => serde_json::from_str(text)
+                .is_ok_and(|text: Value| text == definition(&kind.kind.api_version(), kind.kind.kind, resource)),
+            (None, None) => true,
+            _ => false,
+        };
         let set = after.map(|after| move |object: &mut Map<String, Value>| set(object, &after));
         let edit = ResourceEdit {
             path: &change.path,
@@ -223,8 +202,7 @@ impl ChainStore {
         text: &str,
     ) -> Result<Map<String, Value>, StoreError> {
         let parse_result: Result<Map<String, Value>, _> = serde_json::from_str(text);
-        let definition =
-            parse_result.map_err(|error| self.refusal(format!("the definition is not JSON: {error}")))?;
+        let definition = parse_result.map_err(|error| self.refusal(format!("the definition is not JSON: {error}")))?;
         let text = |pointer: &[&str]| {
             let mut keys = pointer.iter();
             let first = definition.get(*keys.next()?)?;
@@ -278,11 +256,7 @@ impl DefinitionStore for ChainStore {
         let mut files = Vec::new();
         // If the read of one kind fails, the other kinds are still read. The reason is that each read also remembers
         // which resources it found, and `changed` needs this for every kind.
-        for (kind, read_result) in self
-            .0
-            .iter()
-            .zip(join_all(self.0.iter().map(StoredKind::read)).await)
-        {
+        for (kind, read_result) in self.0.iter().zip(join_all(self.0.iter().map(StoredKind::read)).await) {
             let resources = read_result.map_err(|error| self.error(kind, &error))?;
             files.extend(resources.iter().map(|resource| file_of(&kind.kind, resource)));
         }
@@ -294,9 +268,7 @@ impl DefinitionStore for ChainStore {
         match changes {
             [] => Ok(()),
             [change] => self.write(change).await,
-            _ => Err(StoreError::OneAtATime {
-                store: self.location(),
-            }),
+            _ => Err(StoreError::OneAtATime { store: self.location() }),
         }
     }
 

@@ -87,11 +87,7 @@ impl Leader {
     /// Takes part in the election, and runs the leader's tasks whenever this replica is the leader. Never returns: drop
     /// the future to stop, and then [resign](Self::resign).
     pub async fn follow(&self, host: &Host) {
-        tokio::join!(
-            self.election.take_part(),
-            self.work(host),
-            self.follow_rollouts(host)
-        );
+        tokio::join!(self.election.take_part(), self.work(host), self.follow_rollouts(host));
     }
 
     pub fn status(&self) -> LeaderStatus {
@@ -280,16 +276,8 @@ async fn write_status(write: StatusWrite, events: EventWriter) -> (String, Resul
     (id, write_result)
 }
 
-fn new_statuses(
-    host: &Host,
-    pass: &StatusPass,
-    kind: &StoredKind,
-    resources: &[Resource],
-) -> Vec<StatusWrite> {
-    let files: Vec<DefinitionFile> = resources
-        .iter()
-        .map(|resource| file_of(&kind.kind, resource))
-        .collect();
+fn new_statuses(host: &Host, pass: &StatusPass, kind: &StoredKind, resources: &[Resource]) -> Vec<StatusWrite> {
+    let files: Vec<DefinitionFile> = resources.iter().map(|resource| file_of(&kind.kind, resource)).collect();
     let version_states = host.version_states(&files);
     let now = Moment::now();
     resources

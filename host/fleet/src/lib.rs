@@ -23,7 +23,7 @@ pub use leader::Leader;
 pub use metrics::METRICS;
 pub use policies::{PolicyGroup, PolicyStore, PolicySystem};
 pub use registration::{
-    DEFINITIONS_PATH, IGNORE_LABEL, RegisteredChain, RegisteredWebhook, WebhookRegistration, configurations,
-    excluded, excluded_namespaces, labels, of_definitions,
+    DEFINITIONS_PATH, IGNORE_LABEL, RegisteredChain, RegisteredWebhook, WebhookRegistration, configurations, excluded,
+    excluded_namespaces, labels, of_definitions,
 };
 pub use webhooks::{CertificateConfig, OwnCertificate, Webhooks, WebhooksConfig, WebhooksStatus};

@@ -146,19 +146,14 @@ impl PolicyStore {
     pub fn new(cluster: &Cluster, systems: &[PolicySystem]) -> Self {
         Self {
             cluster: cluster.clone(),
-            groups: systems
-                .iter()
-                .flat_map(|system| system.groups())
-                .copied()
-                .collect(),
+            groups: systems.iter().flat_map(|system| system.groups()).copied().collect(),
             state: Mutex::default(),
         }
     }
 
     async fn discover_kinds(&self) -> Result<Vec<ServedKind>, ResourceError> {
         let groups = self.groups.iter();
-        let discoveries =
-            groups.map(|group| self.cluster.discover(group.name, group.versions, group.resources));
+        let discoveries = groups.map(|group| self.cluster.discover(group.name, group.versions, group.resources));
         Ok(try_join_all(discoveries).await?.concat())
     }
 
@@ -166,8 +161,7 @@ impl PolicyStore {
         let before = self.state.lock().policies.clone();
         let has_lost = |served: &Result<Vec<ServedKind>, _>| {
             let Ok(served) = served else { return false };
-            let is_there =
-                |policies: &WatchedPolicies| served.iter().any(|kind| kind.name() == policies.kind.name());
+            let is_there = |policies: &WatchedPolicies| served.iter().any(|kind| kind.name() == policies.kind.name());
             !before.iter().all(is_there)
         };
         let mut served = self.discover_kinds().await;
@@ -214,10 +208,7 @@ impl DefinitionStore for PolicyStore {
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
-        let watched_policies = self
-            .watch_served_kinds()
-            .await
-            .map_err(|error| self.error(&error))?;
+        let watched_policies = self.watch_served_kinds().await.map_err(|error| self.error(&error))?;
         let mut files = Vec::new();
         // If the read of one kind fails, the other kinds are still read. The reason is that each read also remembers
         // which resources it found, and `changed` needs this for every kind.

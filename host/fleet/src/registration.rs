@@ -98,9 +98,7 @@ impl<'a, S: Borrow<Stage>> From<&'a Chain<S>> for RegisteredChain<'a> {
 impl WebhookRegistration {
     /// Returns which requests the webhooks send to the chains.
     pub fn reach(&self) -> Reach {
-        let excluded = excluded_namespaces(self)
-            .into_iter()
-            .chain([self.namespace.as_str()]);
+        let excluded = excluded_namespaces(self).into_iter().chain([self.namespace.as_str()]);
         Reach {
             is_by_resource: true,
             excluded_namespaces: excluded.map(str::to_owned).collect(),
@@ -127,11 +125,7 @@ pub(crate) const PHASES: [(Phase, &str); 2] = [
     (Phase::Validating, "ValidatingWebhookConfiguration"),
 ];
 
-pub fn configurations(
-    registration: &WebhookRegistration,
-    webhooks: &[RegisteredWebhook],
-    ca: &str,
-) -> Vec<Json> {
+pub fn configurations(registration: &WebhookRegistration, webhooks: &[RegisteredWebhook], ca: &str) -> Vec<Json> {
     let configuration_of = |(phase, kind)| {
         let webhooks = documents(registration, webhooks, phase, ca);
         (!webhooks.is_empty()).then(|| {
@@ -220,11 +214,7 @@ pub fn excluded_namespaces(registration: &WebhookRegistration) -> Vec<&str> {
     let system = (!registration.includes_kube_system).then_some(SYSTEM_NAMESPACE);
     let configured_names = registration.excluded_namespaces.iter().map(String::as_str);
     let mut names = Vec::new();
-    for name in system
-        .into_iter()
-        .chain([LEASE_NAMESPACE])
-        .chain(configured_names)
-    {
+    for name in system.into_iter().chain([LEASE_NAMESPACE]).chain(configured_names) {
         if name != registration.namespace && !names.contains(&name) {
             names.push(name);
         }

@@ -165,10 +165,7 @@ mod tests {
             rollouts: vec![serde_json::from_value(aborted).unwrap()],
         };
         let lease_annotations = annotations(&table_report);
-        assert_eq!(
-            lease_annotations["admittance.dev/live"],
-            Digest::of("a").to_string()
-        );
+        assert_eq!(lease_annotations["admittance.dev/live"], Digest::of("a").to_string());
         assert_eq!(lease_annotations["admittance.dev/problem"], "no route");
         assert_eq!(report(&lease_annotations), Some(table_report.clone()));
         (table_report.earlier, table_report.problem, table_report.rollouts) = (None, None, Vec::new());

@@ -85,10 +85,7 @@ pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
 }
 
 fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Value> {
-    let own_rollouts: Vec<_> = rollouts
-        .iter()
-        .filter(|rollout| is_of(resource, rollout))
-        .collect();
+    let own_rollouts: Vec<_> = rollouts.iter().filter(|rollout| is_of(resource, rollout)).collect();
     serde_json::to_value(&own_rollouts)
         .ok()
         .filter(|_| !own_rollouts.is_empty())

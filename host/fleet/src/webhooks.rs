@@ -299,9 +299,7 @@ impl Inner {
                 match (renewal, &state.certificate) {
                     (Ok(is_pending), Some(contents)) => (contents.authorities.clone(), Ok(is_pending)),
                     (Ok(_), None) => return Ok(Duration::ZERO),
-                    (Err(error), Some(previous_contents)) => {
-                        (previous_contents.authorities.clone(), Err(error))
-                    }
+                    (Err(error), Some(previous_contents)) => (previous_contents.authorities.clone(), Err(error)),
                     (Err(error), None) => return Err(error),
                 }
             }

@@ -43,8 +43,8 @@ pub use self::{
     role_grants::{GrantScope, GrantSource, GrantedClusters, GrantedRole, InvalidRoleGrant, RoleGrant},
     tokens::{CreatedToken, Reencrypted},
     types::{
-        Access, BcsInfo, ClusterCredentials, ClusterType, InvalidUserName, Provider, RegisterToken,
-        RegisteredCluster, Secret, TokenId, User, UserId, UserName,
+        Access, BcsInfo, ClusterCredentials, ClusterType, InvalidUserName, Provider, RegisterToken, RegisteredCluster,
+        Secret, TokenId, User, UserId, UserName,
     },
 };
 pub(crate) use self::{
@@ -183,8 +183,7 @@ impl Accounts {
         let mut is_open = false;
         loop {
             let polled = tokio::time::timeout(POLL_TIMEOUT, self.poll(&mut is_open)).await;
-            let timeout_error =
-                || AccountsError::Unavailable(format!("it did not answer within {POLL_TIMEOUT:?}"));
+            let timeout_error = || AccountsError::Unavailable(format!("it did not answer within {POLL_TIMEOUT:?}"));
             self.report_poll(polled.map_err(|_| timeout_error()).flatten());
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -196,12 +195,7 @@ impl Accounts {
             *is_open = true;
         }
         let revision = self.0.database.revision().await?;
-        let known_revision = self
-            .0
-            .directory
-            .borrow()
-            .as_ref()
-            .map(|directory| directory.revision);
+        let known_revision = self.0.directory.borrow().as_ref().map(|directory| directory.revision);
         if known_revision != Some(revision) {
             self.load().await?;
         }

@@ -113,9 +113,7 @@ impl From<AccountsError> for ApiError {
 
 fn accounts<P, Q, B>(call: &Call<P, Q, B>) -> Result<&Accounts, ApiError> {
     call.extension().ok_or_else(|| {
-        ApiError::NotFound(
-            "this driver has no users and clusters: configure `dialect.gateway.accounts`".to_owned(),
-        )
+        ApiError::NotFound("this driver has no users and clusters: configure `dialect.gateway.accounts`".to_owned())
     })
 }
 
@@ -136,9 +134,7 @@ fn removed(kind: &str, name: &str) -> Json<Removed> {
 async fn list_users(call: Call) -> Result<Json<UserList>, ApiError> {
     let directory = accounts(&call)?.directory()?;
     let users = directory.users().map(|user| UserEntry::new(user, &directory));
-    Ok(Json(UserList {
-        users: users.collect(),
-    }))
+    Ok(Json(UserList { users: users.collect() }))
 }
 
 async fn get_user(call: Call<UserPath>) -> Result<Json<UserEntry>, ApiError> {
@@ -161,9 +157,7 @@ async fn create_user(call: Call<Nothing, Nothing, Json<NewUser>>) -> Result<Json
 
 async fn delete_user(call: Call<UserPath>) -> Result<Json<Removed>, ApiError> {
     let name = user_name(&call.path.name)?;
-    accounts(&call)?
-        .delete_user(&call.client_name(), name.as_str())
-        .await?;
+    accounts(&call)?.delete_user(&call.client_name(), name.as_str()).await?;
     Ok(removed("user", name.as_str()))
 }
 
@@ -178,9 +172,7 @@ async fn create_token(call: Call<UserPath, Nothing, Json<NewToken>>) -> Result<J
             "expiresIn is {expires_in}: write a number of seconds from {seconds_min} to {seconds_max}"
         )));
     }
-    let token = accounts
-        .create_token(&call.client_name(), &user, lifetime)
-        .await?;
+    let token = accounts.create_token(&call.client_name(), &user, lifetime).await?;
     Ok(Json(IssuedToken {
         id: Some(token.id.0),
         token: token.value.0,
@@ -192,9 +184,7 @@ async fn revoke_token(call: Call<TokenPath>) -> Result<Json<Removed>, ApiError> 
     let accounts = accounts(&call)?;
     let TokenPath { name, id } = &call.path;
     let user = user(accounts, name)?;
-    accounts
-        .revoke_token(&call.client_name(), &user, TokenId(*id))
-        .await?;
+    accounts.revoke_token(&call.client_name(), &user, TokenId(*id)).await?;
     Ok(removed("token", &format!("{id} of {}", user.name)))
 }
 
@@ -208,9 +198,7 @@ async fn list_clusters(call: Call) -> Result<Json<ClusterList>, ApiError> {
     }))
 }
 
-async fn create_cluster(
-    call: Call<Nothing, Nothing, Json<NewCluster>>,
-) -> Result<Json<ClusterEntry>, ApiError> {
+async fn create_cluster(call: Call<Nothing, Nothing, Json<NewCluster>>) -> Result<Json<ClusterEntry>, ApiError> {
     let accounts = accounts(&call)?;
     let Json(NewCluster {
         id,
@@ -255,21 +243,14 @@ async fn create_register_token(call: Call<ClusterPath>) -> Result<Json<IssuedTok
 async fn revoke_register_token(call: Call<ClusterPath>) -> Result<Json<Removed>, ApiError> {
     let accounts = accounts(&call)?;
     let cluster = accounts.cluster(&call.path.id)?;
-    accounts
-        .revoke_register_token(&call.client_name(), &cluster)
-        .await?;
+    accounts.revoke_register_token(&call.client_name(), &cluster).await?;
     Ok(removed("register token of", &cluster.id))
 }
 
-async fn grant(
-    call: Call<ClusterPath, Nothing, Json<PermissionEntry>>,
-) -> Result<Json<ClusterEntry>, ApiError> {
+async fn grant(call: Call<ClusterPath, Nothing, Json<PermissionEntry>>) -> Result<Json<ClusterEntry>, ApiError> {
     let accounts = accounts(&call)?;
     let cluster = accounts.cluster(&call.path.id)?;
-    let Json(PermissionEntry {
-        user: name,
-        permission,
-    }) = &call.body;
+    let Json(PermissionEntry { user: name, permission }) = &call.body;
     let user = user(accounts, name)?;
     let access: Access = permission
         .parse()
@@ -305,7 +286,5 @@ struct ImportQuery {
 async fn import(call: Call<Nothing, ImportQuery>) -> Result<Json<ImportedAccounts>, ApiError> {
     let replaced_names = call.query.replace.iter().flat_map(|names| names.split(','));
     let replace: Vec<UserName> = replaced_names.map(user_name).collect::<Result<_, _>>()?;
-    Ok(Json(
-        accounts(&call)?.import(&call.client_name(), &replace).await?,
-    ))
+    Ok(Json(accounts(&call)?.import(&call.client_name(), &replace).await?))
 }

@@ -21,11 +21,7 @@ use super::{error::GatewayError, yaml};
 const YAML: [&str; 2] = ["application/x-yaml", "application/yaml"];
 
 pub(super) fn is_yaml(head: &Parts) -> bool {
-    let Some(value) = head
-        .headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-    else {
+    let Some(value) = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
         return false;
     };
     let essence = value.split(';').next().unwrap_or_default().trim();
@@ -81,14 +77,13 @@ pub(super) async fn stream_body(
     }
     let cut_off = CutOff::default();
     let flag = cut_off.clone();
-    let limited =
-        Limited::new(body, limits.size).map_err(move |error| match error.downcast::<axum::Error>() {
-            Ok(error) => *error,
-            Err(limit) => {
-                flag.0.store(true, Ordering::Relaxed);
-                axum::Error::new(limit)
-            }
-        });
+    let limited = Limited::new(body, limits.size).map_err(move |error| match error.downcast::<axum::Error>() {
+        Ok(error) => *error,
+        Err(limit) => {
+            flag.0.store(true, Ordering::Relaxed);
+            axum::Error::new(limit)
+        }
+    });
     Ok((Body::new(limited), cut_off))
 }
 
@@ -143,8 +138,7 @@ mod tests {
     #[tokio::test]
     async fn bodies_are_cut_off_at_the_size_limit() {
         let chunks = |sizes: &'static [usize]| {
-            let stream =
-                futures_util::stream::iter(sizes).map(|size| Ok::<_, std::io::Error>(vec![b'x'; *size]));
+            let stream = futures_util::stream::iter(sizes).map(|size| Ok::<_, std::io::Error>(vec![b'x'; *size]));
             Body::from_stream(stream)
         };
         use futures_util::StreamExt;

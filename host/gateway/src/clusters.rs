@@ -213,11 +213,7 @@ impl ClusterFollower {
             .collect();
         // Each cluster has a node whose name is the ID of the cluster. Drivers can register next to these nodes, so
         // names that are not IDs of clusters are skipped.
-        for id in names
-            .children
-            .iter()
-            .filter_map(|name| ClusterId::of_node(name).ok())
-        {
+        for id in names.children.iter().filter_map(|name| ClusterId::of_node(name).ok()) {
             let Ok(path) = self.path.child(id.as_str()) else {
                 continue;
             };
@@ -250,18 +246,10 @@ impl ClusterFollower {
             }
             _ => {}
         }
-        for cluster in now
-            .clusters
-            .keys()
-            .filter(|id| !before.clusters.contains_key(*id))
-        {
+        for cluster in now.clusters.keys().filter(|id| !before.clusters.contains_key(*id)) {
             tracing::info!(%path, %cluster, "cluster added");
         }
-        for cluster in before
-            .clusters
-            .keys()
-            .filter(|id| !now.clusters.contains_key(*id))
-        {
+        for cluster in before.clusters.keys().filter(|id| !now.clusters.contains_key(*id)) {
             tracing::warn!(%path, %cluster, "cluster removed");
         }
     }

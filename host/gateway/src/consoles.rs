@@ -65,26 +65,20 @@ pub(super) fn name_cluster(head: &mut Parts) {
     }
     let cluster = parameter(head, CLUSTER_PARAMETER);
     if let Some(value) = cluster.and_then(|cluster| HeaderValue::from_str(&cluster).ok()) {
-        head.headers
-            .insert(HeaderName::from_static("bcs-clusterid"), value);
+        head.headers.insert(HeaderName::from_static("bcs-clusterid"), value);
     }
 }
 
 /// Refuses a console if its host does not belong to the cluster. Without this check, a client could make the driver
 /// connect to any host.
-pub(super) async fn check_host(
-    head: &Parts,
-    drivers: &ClusterDrivers,
-    limits: BodyLimits,
-) -> Result<(), GatewayError> {
+pub(super) async fn check_host(head: &Parts, drivers: &ClusterDrivers, limits: BodyLimits) -> Result<(), GatewayError> {
     let host = parameter(head, HOST_PARAMETER).unwrap_or_default();
     let Ok(host) = host.parse::<IpAddr>().map(|host| host.to_canonical()) else {
         return Err(GatewayError::Host(format!(
             "{HOST_PARAMETER} {host:?} is not an IP address"
         )));
     };
-    let is_known =
-        |hosts: &(Instant, HashSet<IpAddr>)| hosts.0.elapsed() < LIFETIME && hosts.1.contains(&host);
+    let is_known = |hosts: &(Instant, HashSet<IpAddr>)| hosts.0.elapsed() < LIFETIME && hosts.1.contains(&host);
     if drivers.hosts.0.lock().as_ref().is_some_and(is_known) {
         return Ok(());
     }
@@ -122,12 +116,7 @@ async fn read_hosts(
         ))
     };
     let bytes = body_outcome.map_err(|error| unreadable(error.end().to_string()))?;
-    let resources: DriverResources =
-        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
-    let hosts = resources
-        .data
-        .agents
-        .iter()
-        .filter_map(|agent| agent.ip.parse().ok());
+    let resources: DriverResources = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+    let hosts = resources.data.agents.iter().filter_map(|agent| agent.ip.parse().ok());
     Ok(hosts.map(|host: IpAddr| host.to_canonical()).collect())
 }

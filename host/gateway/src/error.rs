@@ -185,9 +185,7 @@ impl From<&EndReason<'_>> for GatewayError {
             EndReason::UpstreamTimeout { .. } => Self::Timeout(end.to_string()),
             EndReason::Overloaded { .. } => Self::Overloaded(end.to_string()),
             EndReason::BodyTooLarge { limit } => Self::TooLarge { limit: *limit },
-            EndReason::BodyTimeout { limit } => {
-                Self::BodyTimeout(format!("it did not arrive within {limit:?}"))
-            }
+            EndReason::BodyTimeout { limit } => Self::BodyTimeout(format!("it did not arrive within {limit:?}")),
             EndReason::BodyStalled { reason } => Self::BodyTimeout((*reason).to_owned()),
             EndReason::BodyUnreadable { reason } => Self::Unreadable((*reason).to_owned()),
             EndReason::BodyEncoded { encoding } => Self::Encoded((*encoding).to_owned()),
@@ -231,29 +229,18 @@ mod tests {
 
     #[test]
     fn envelopes_have_the_format_of_bcs_api() {
-        let text =
-            |error: GatewayError| String::from_utf8(error.reply(Statuses::Ok).body().to_vec()).unwrap();
+        let text = |error: GatewayError| String::from_utf8(error.reply(Statuses::Ok).body().to_vec()).unwrap();
         // Only parts of the JSON are compared, because the order of its members is not fixed: it depends on a feature
         // of serde_json, which any crate in the build can turn on.
         let handler = text(GatewayError::NoCluster);
-        assert!(
-            handler.contains("\"data\":{}") && !handler.contains('\n'),
-            "{handler}"
-        );
+        assert!(handler.contains("\"data\":{}") && !handler.contains('\n'), "{handler}");
         let filter = text(GatewayError::Forbidden("x".to_owned()));
         assert!(filter.contains("\n \"data\": null"), "{filter}");
     }
 
     #[test]
     fn driver_statuses_become_200_if_configured() {
-        for (status, ok) in [
-            (200, 200),
-            (201, 200),
-            (400, 200),
-            (404, 200),
-            (500, 200),
-            (101, 101),
-        ] {
+        for (status, ok) in [(200, 200), (201, 200), (400, 200), (404, 200), (500, 200), (101, 101)] {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(Statuses::Ok.of_reply(status), ok);
             assert_eq!(Statuses::Driver.of_reply(status), status);

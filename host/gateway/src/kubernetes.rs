@@ -155,9 +155,7 @@ impl KubernetesProxy {
             limits: inner.limits,
         };
         let table = inner.host.table();
-        let settled = state_request.settle(&mut head, body, |inspection| {
-            table.may_match(&inspection.outline())
-        });
+        let settled = state_request.settle(&mut head, body, |inspection| table.may_match(&inspection.outline()));
         let response = match settled.await {
             Err(reply) => *reply,
             Ok(body) => {
@@ -218,10 +216,7 @@ impl KubernetesProxy {
                 cluster: cluster.id.clone(),
                 tunnels: state.tunnels,
                 gateways: state.gateways,
-                reported: cluster
-                    .credentials
-                    .as_ref()
-                    .map(|credentials| credentials.reported_at),
+                reported: cluster.credentials.as_ref().map(|credentials| credentials.reported_at),
                 servers,
                 problem: problem.map(str::to_owned),
             }
@@ -298,12 +293,7 @@ impl Inner {
         } else {
             &[]
         };
-        let identity = ImpersonatedUser::new(
-            user.name.impersonated_name(),
-            &user.groups,
-            access,
-            super_user_groups,
-        );
+        let identity = ImpersonatedUser::new(user.name.impersonated_name(), &user.groups, access, super_user_groups);
         head.uri = path.rest;
         if !identity.replace(&mut head.headers, &route.authorization, is_upgrade) {
             let message = format!(
@@ -317,8 +307,7 @@ impl Inner {
             groups: identity.groups,
             ..UserInfo::default()
         };
-        info.extra
-            .insert(CLUSTER_KEY.to_owned(), vec![cluster.id.clone()]);
+        info.extra.insert(CLUSTER_KEY.to_owned(), vec![cluster.id.clone()]);
         head.extensions.insert(info);
         Ok(AdmittedRequest {
             cluster,
@@ -361,8 +350,7 @@ fn end_reply(end: &EndReason<'_>) -> Response<Body> {
 /// Returns whether a request switches to WebSocket or SPDY, the protocols of Kubernetes. A switch to another protocol,
 /// such as `h2c`, is not forwarded, because requests in that protocol could evade the checks.
 fn switches(headers: &HeaderMap) -> bool {
-    let is_known =
-        |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");
+    let is_known = |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");
     only(headers, UPGRADE).is_some_and(|protocol| is_known(protocol.as_bytes()))
 }
 

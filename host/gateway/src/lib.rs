@@ -40,8 +40,7 @@ pub use self::{
     permission::{ApiGroup, InvalidApiGroup, PlainGroups},
     service::{Gateway, GatewayStartError, ServiceRecipient, ServiceReply},
     status::{
-        AccountsStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer, PeersStatus, RolesStatus,
-        TokensStatus,
+        AccountsStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer, PeersStatus, RolesStatus, TokensStatus,
     },
     tokens::TokenTable,
 };

@@ -36,18 +36,14 @@ impl GatewayNamespaces {
             RouteLookup::Found(matched_route) if path::has_one_reading(head.uri.path()) => matched_route,
             _ => return refused("it is not certain which one this request is for"),
         };
-        let (RouteAction::Scheduler(call) | RouteAction::Definitions(call)) = matched_route.route.action
-        else {
+        let (RouteAction::Scheduler(call) | RouteAction::Definitions(call)) = matched_route.route.action else {
             return refused("consoles and custom resources of an API server are not for one");
         };
         let remaining = match call.body {
-            RouteBody::Nothing | RouteBody::Message if call.target.contains("{ns}") => {
-                RemainingCheck::Nothing
+            RouteBody::Nothing | RouteBody::Message if call.target.contains("{ns}") => RemainingCheck::Nothing,
+            RouteBody::Checked(_) | RouteBody::Version(_) | RouteBody::DeploymentDef | RouteBody::DaemonsetDef => {
+                RemainingCheck::Body
             }
-            RouteBody::Checked(_)
-            | RouteBody::Version(_)
-            | RouteBody::DeploymentDef
-            | RouteBody::DaemonsetDef => RemainingCheck::Body,
             RouteBody::Nothing | RouteBody::Message | RouteBody::AsIs => {
                 return refused("this route is for the whole cluster");
             }
@@ -81,14 +77,11 @@ impl GatewayNamespaces {
             .read(head, &Inspection::new(Operation::Create), &bytes)
             .map_err(|rejection| GatewayError::Unreadable(rejection.message))?;
         let BodyReading::Admit { request, canonical } = reading else {
-            return Err(GatewayError::Unreadable(
-                "it is not an object with a kind".to_owned(),
-            ));
+            return Err(GatewayError::Unreadable("it is not an object with a kind".to_owned()));
         };
         self.check(request.namespace.as_deref().unwrap_or_default())?;
         let bytes: Bytes = canonical.unwrap_or(bytes);
-        head.headers
-            .insert(http::header::CONTENT_LENGTH, bytes.len().into());
+        head.headers.insert(http::header::CONTENT_LENGTH, bytes.len().into());
         head.headers.remove(http::header::TRANSFER_ENCODING);
         Ok(Body::from(bytes))
     }

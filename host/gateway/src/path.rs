@@ -13,19 +13,12 @@ const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 /// Returns the path at a driver for a path at the gateway. The query and percent-encoding are kept.
 pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     let path = uri.path();
-    let is_below = |prefix: &&&str| {
-        path.strip_prefix(**prefix)
-            .is_some_and(|rest| rest.starts_with('/'))
-    };
+    let is_below = |prefix: &&&str| path.strip_prefix(**prefix).is_some_and(|rest| rest.starts_with('/'));
     let prefix = PREFIXES.iter().find(is_below).ok_or(GatewayError::NoRoute)?;
     rewrite_prefix(uri, prefix, PREFIX)
 }
 
-pub(super) fn rewrite_prefix(
-    uri: &Uri,
-    prefix: &str,
-    new_prefix: &str,
-) -> Result<PathAndQuery, GatewayError> {
+pub(super) fn rewrite_prefix(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<PathAndQuery, GatewayError> {
     let after_prefix = uri.path().strip_prefix(prefix).filter(|rest| rest.len() > 1);
     let rest = after_prefix.ok_or(GatewayError::NoRoute)?;
     if !is_plain(rest) {

@@ -27,9 +27,7 @@ pub enum InvalidApiGroup {
     Name(String),
     /// The operator may not list this group among the groups that users with `Write` may change, because its resources
     /// control admission or access for all requests.
-    #[error(
-        "{0} controls admission for all requests, so changing it always requires the permission Hooks: remove it"
-    )]
+    #[error("{0} controls admission for all requests, so changing it always requires the permission Hooks: remove it")]
     Protected(String),
 }
 

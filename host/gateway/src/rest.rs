@@ -79,9 +79,7 @@ async fn reply(
             Some(caller(&directory, &head.headers)?)
         }
     };
-    *holder = caller
-        .as_ref()
-        .map(|caller| caller.session.user.name.as_str().into());
+    *holder = caller.as_ref().map(|caller| caller.session.user.name.as_str().into());
     let cluster = authorize(row.needs, &directory, caller.as_ref(), &parameter)?;
     limits.size = limits.size.min(LARGEST_BODY);
     let body = limits.collect(head, body).await;
@@ -108,9 +106,7 @@ struct RestCaller {
 
 fn caller(directory: &Directory, headers: &HeaderMap) -> Result<RestCaller, RestError> {
     // Several headers are refused, because their tokens could belong to several users.
-    let value = only(headers, AUTHORIZATION)
-        .ok_or(TokenDenied::Unknown)?
-        .as_bytes();
+    let value = only(headers, AUTHORIZATION).ok_or(TokenDenied::Unknown)?.as_bytes();
     let presented = match value.split_at_checked(BASIC.len()) {
         Some((scheme, encoded)) if scheme.eq_ignore_ascii_case(BASIC) => password(encoded),
         _ => bearer(value).map(<[u8]>::to_vec),
@@ -139,9 +135,7 @@ fn authorize(
     };
     let user = &session.user;
     match needs {
-        AllowedCallers::SuperUser if !user.is_super_user => {
-            Err(RestError::NotSuperUser(user.name.to_string()))
-        }
+        AllowedCallers::SuperUser if !user.is_super_user => Err(RestError::NotSuperUser(user.name.to_string())),
         AllowedCallers::Nothing | AllowedCallers::User | AllowedCallers::SuperUser => Ok(None),
         AllowedCallers::Cluster(needed) => {
             // For a cluster that the user may not see, the reply is that it does not exist.

@@ -251,10 +251,7 @@ impl Gateway {
     /// Returns the connections to the drivers and API servers of each cluster.
     pub fn upstreams(&self) -> Vec<Upstream> {
         let known_clusters = self.0.clusters.now();
-        let drivers = known_clusters
-            .clusters
-            .values()
-            .map(|drivers| drivers.upstream.clone());
+        let drivers = known_clusters.clusters.values().map(|drivers| drivers.upstream.clone());
         let kubernetes = self.0.kubernetes.iter().flat_map(KubernetesProxy::upstreams);
         let services = self.0.services.iter().flat_map(Services::upstreams);
         drivers.chain(kubernetes).chain(services).collect()

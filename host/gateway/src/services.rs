@@ -29,11 +29,7 @@ pub(super) struct ServiceRoute {
     server_prefix: &'static str,
 }
 
-const fn route(
-    gateway_prefix: &'static str,
-    node: &'static str,
-    server_prefix: &'static str,
-) -> ServiceRoute {
+const fn route(gateway_prefix: &'static str, node: &'static str, server_prefix: &'static str) -> ServiceRoute {
     ServiceRoute {
         gateway_prefix,
         node,
@@ -46,11 +42,7 @@ const SERVICES: [ServiceRoute; 5] = [
     route("/bcsapi/v4/detection", "networkdetection", "/detection/v4"),
     route("/bcsapi/v4/metric", "metricservice", "/api/v1/metric"),
     route("/bcsapi/v4/netservice", "netservice", "/v1"),
-    route(
-        "/bcsapi/v4/clusterkeeper",
-        "clusterkeeper",
-        "/bcsclusterkeeper/v1",
-    ),
+    route("/bcsapi/v4/clusterkeeper", "clusterkeeper", "/bcsclusterkeeper/v1"),
 ];
 /// The route to the drivers of Kubernetes clusters. Each cluster has its own node below `kubernetedriver`.
 const KUBERNETES: ServiceRoute = route("/bcsapi/v4/scheduler/k8s", "kubernetedriver", "/k8sdriver/v4");

@@ -85,10 +85,7 @@ impl TokenProvider {
                 count_admission("file", &admission);
                 admission
             }
-            Self::Endpoint(endpoint) => endpoint
-                .admit(token, access)
-                .await
-                .map(|()| TokenHolder::default()),
+            Self::Endpoint(endpoint) => endpoint.admit(token, access).await.map(|()| TokenHolder::default()),
             Self::Accounts(accounts) => {
                 let admission = of_accounts(accounts, token, access);
                 count_admission("accounts", &admission);
@@ -107,11 +104,7 @@ impl TokenProvider {
     }
 }
 
-fn of_accounts(
-    accounts: &Accounts,
-    token: &[u8],
-    access: AccessRequest<'_>,
-) -> Result<TokenHolder, GatewayError> {
+fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> Result<TokenHolder, GatewayError> {
     let unread = "users and clusters have not been read from the database yet";
     let directory = accounts
         .directory()

@@ -12,10 +12,7 @@ pub(super) struct InvalidYaml(String);
 impl From<Mistake> for InvalidYaml {
     fn from(mistake: Mistake) -> Self {
         let Mistake {
-            location,
-            message,
-            fix,
-            ..
+            location, message, fix, ..
         } = mistake;
         let fix = if fix.is_empty() { fix } else { format!(": {fix}") };
         Self(format!(
@@ -27,12 +24,8 @@ impl From<Mistake> for InvalidYaml {
 
 /// Converts text with one YAML document to JSON of at most `limit` bytes. Aliases are expanded. Empty text stays empty.
 pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml> {
-    let text = std::str::from_utf8(body).map_err(|error| {
-        InvalidYaml(format!(
-            "the body is not UTF-8 from byte {} on",
-            error.valid_up_to()
-        ))
-    })?;
+    let text = std::str::from_utf8(body)
+        .map_err(|error| InvalidYaml(format!("the body is not UTF-8 from byte {} on", error.valid_up_to())))?;
     Ok(yaml_to_json("body", text, limit)?.unwrap_or_default())
 }
 

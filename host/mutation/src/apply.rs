@@ -116,12 +116,7 @@ impl MutationWalk<'_> {
         }
     }
 
-    fn apply_to_field(
-        &mut self,
-        object: &mut Map<String, Value>,
-        name: &str,
-        index: usize,
-    ) -> Result<bool, Failure> {
+    fn apply_to_field(&mut self, object: &mut Map<String, Value>, name: &str, index: usize) -> Result<bool, Failure> {
         if !self.tests_permit(object.contains_key(name), index) {
             return Ok(false);
         }
@@ -216,8 +211,7 @@ impl MutationWalk<'_> {
     }
 
     fn set_field(&mut self, object: &mut Map<String, Value>, name: &str) -> Result<bool, Failure> {
-        let reject =
-            |expected, existing: &Value| Err(self.type_failure(existing, expected, self.steps.len()));
+        let reject = |expected, existing: &Value| Err(self.type_failure(existing, expected, self.steps.len()));
         let new: Value = match (&self.mutator.mutation, object.get(name)) {
             (Mutation::Assign(value), _) => value.clone(),
             (Mutation::AssignNamespace, _) => self.metadata.namespace.as_str().into(),
@@ -228,11 +222,9 @@ impl MutationWalk<'_> {
                 list.iter().chain(missing).cloned().collect()
             }
             (Mutation::Prune(_), None) => return Ok(false),
-            (Mutation::Prune(values), Some(Value::Array(list))) => list
-                .iter()
-                .filter(|item| !values.contains(item))
-                .cloned()
-                .collect(),
+            (Mutation::Prune(values), Some(Value::Array(list))) => {
+                list.iter().filter(|item| !values.contains(item)).cloned().collect()
+            }
             (Mutation::Merge(_) | Mutation::Prune(_), Some(other)) => return reject("a list", other),
             (Mutation::Image(parts), None) => parts.replace_in("").into(),
             (Mutation::Image(parts), Some(Value::String(image))) => parts.replace_in(image).into(),

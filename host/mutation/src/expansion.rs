@@ -3,8 +3,8 @@
 use std::{any::Any, borrow::Cow, sync::Arc};
 
 use admittance_admission::{
-    Deadline, Effect, EvaluationSources, Failure, FailureKind, GroupVersionKind, Object, ObjectGenerator,
-    Operation, Request, Rule, UserInfo, async_trait, offload,
+    Deadline, Effect, EvaluationSources, Failure, FailureKind, GroupVersionKind, Object, ObjectGenerator, Operation,
+    Request, Rule, UserInfo, async_trait, offload,
 };
 use serde_json::{Map, Value, json};
 
@@ -120,9 +120,7 @@ struct GeneratedTemplate {
 impl GeneratedTemplate {
     fn object(self, generator: Option<&Value>) -> Option<Object> {
         let Generation { source, kind } = self.generation;
-        let source_value = source
-            .iter()
-            .try_fold(generator?, |value, field| value.get(field))?;
+        let source_value = source.iter().try_fold(generator?, |value, field| value.get(field))?;
         let mut object = source_value.as_object()?.clone();
         object.insert("apiVersion".to_owned(), kind.api_version().into());
         object.insert("kind".to_owned(), kind.kind.into());

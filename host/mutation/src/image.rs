@@ -26,9 +26,7 @@ impl ImageParts {
     /// Returns whether the first segment of `path` looks like a domain, as in `example.com/nginx`. An image whose name
     /// begins with such a path seems to come from the registry `example.com`.
     pub fn path_has_domain(&self) -> bool {
-        self.path
-            .as_deref()
-            .is_some_and(|path| split_domain(path).is_some())
+        self.path.as_deref().is_some_and(|path| split_domain(path).is_some())
     }
 }
 
@@ -78,24 +76,14 @@ mod tests {
                 "some-image:t",
             ),
             ("alpine", "d.io/alpine", "p", "alpine:t"),
-            (
-                "_/alpine:latest",
-                "d.io/_/alpine:latest",
-                "p:latest",
-                "_/alpine:t",
-            ),
+            ("_/alpine:latest", "d.io/_/alpine:latest", "p:latest", "_/alpine:t"),
             (
                 "this.that.com:5000/repo/alpine:latest",
                 "d.io/repo/alpine:latest",
                 "this.that.com:5000/p:latest",
                 "this.that.com:5000/repo/alpine:t",
             ),
-            (
-                "localhost/alpine",
-                "d.io/alpine",
-                "localhost/p",
-                "localhost/alpine:t",
-            ),
+            ("localhost/alpine", "d.io/alpine", "localhost/p", "localhost/alpine:t"),
             (
                 "localhost:5000/repo/alpine:latest",
                 "d.io/repo/alpine:latest",

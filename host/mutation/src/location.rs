@@ -180,17 +180,12 @@ struct LocationTokens<'a> {
 
 impl LocationTokens<'_> {
     fn next(&mut self) -> LocationToken {
-        while self
-            .rest
-            .next_if(|c| matches!(c, ' ' | '\t' | '\r' | '\n'))
-            .is_some()
-        {}
+        while self.rest.next_if(|c| matches!(c, ' ' | '\t' | '\r' | '\n')).is_some() {}
         match self.rest.peek().copied() {
             None => LocationToken::End,
             Some(quote @ ('"' | '\'')) => {
                 self.rest.next();
-                self.quoted(quote)
-                    .map_or(LocationToken::Unclosed, LocationToken::Word)
+                self.quoted(quote).map_or(LocationToken::Unclosed, LocationToken::Word)
             }
             Some(c) if c.is_ascii_digit() => LocationToken::Number(self.run(|c| c.is_ascii_digit())),
             Some(c) if is_plain(c) => LocationToken::Word(self.run(is_plain)),

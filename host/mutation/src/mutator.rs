@@ -6,8 +6,8 @@ use std::{
 };
 
 use admittance_admission::{
-    Deadline, EvaluationSources, Failure, FailureKind, Hook, LabelSelector, Labels, NamespaceSource,
-    NoAuthorizer, Object, Patch, Request, Response, StageSpec, Verdict, async_trait, offload,
+    Deadline, EvaluationSources, Failure, FailureKind, Hook, LabelSelector, Labels, NamespaceSource, NoAuthorizer,
+    Object, Patch, Request, Response, StageSpec, Verdict, async_trait, offload,
 };
 use serde_json::Value;
 
@@ -102,18 +102,8 @@ impl Mutator {
             });
         }
         self.tests.push((path.steps().len() - 1, must_exist));
-        let deepest = self
-            .tests
-            .iter()
-            .filter(|(_, must)| *must)
-            .map(|(step, _)| *step)
-            .max();
-        let absent = self
-            .tests
-            .iter()
-            .filter(|(_, must)| !must)
-            .map(|(step, _)| *step)
-            .min();
+        let deepest = self.tests.iter().filter(|(_, must)| *must).map(|(step, _)| *step).max();
+        let absent = self.tests.iter().filter(|(_, must)| !must).map(|(step, _)| *step).min();
         match (absent, deepest) {
             (Some(absent), Some(deepest)) if absent <= deepest => {
                 let path = self.location.steps().get(..=absent).unwrap_or_default();
@@ -255,11 +245,7 @@ impl Run<'_> {
                 return Ok(respond(object, current, &changed));
             }
             let hash = hashes.hash_one(&current);
-            if previous
-                .replace(hash)
-                .unwrap_or_else(|| hashes.hash_one(original))
-                == hash
-            {
+            if previous.replace(hash).unwrap_or_else(|| hashes.hash_one(original)) == hash {
                 return Ok(respond(object, current, &changed));
             }
         }
@@ -272,12 +258,7 @@ impl Run<'_> {
     }
 
     /// Applies each of the mutators once. Returns whether any of them changed the object.
-    fn round(
-        &self,
-        current: &mut Value,
-        growth: &mut Growth,
-        changed: &mut Vec<String>,
-    ) -> Result<bool, Failure> {
+    fn round(&self, current: &mut Value, growth: &mut Growth, changed: &mut Vec<String>) -> Result<bool, Failure> {
         let mut is_changed = false;
         for mutator in &self.selected {
             growth.check_deadline()?;

@@ -9,8 +9,8 @@ use std::{
 
 use admittance_admission::{
     Chain, Deadline, Denial, Evaluation, EvaluationSources, Failure, FailureKind, GroupVersionKind, Hook,
-    LabelRequirement, LabelSelector, MatchPolicy, Matcher, Mode, NoAuthorizer, Object, Operation, Outcome,
-    Phase, Request, Response, Rule, SkipReason, Stage, StageResult, StaticNamespaces, UserInfo, async_trait,
+    LabelRequirement, LabelSelector, MatchPolicy, Matcher, Mode, NoAuthorizer, Object, Operation, Outcome, Phase,
+    Request, Response, Rule, SkipReason, Stage, StageResult, StaticNamespaces, UserInfo, async_trait,
 };
 use admittance_mutation::{Expansion, FieldLocation, Generation, Mutation, Mutator};
 use serde_json::{Value, json};
@@ -172,10 +172,7 @@ async fn expansion_fails_the_stage_if_the_job_has_no_pod_template() {
         panic!("it does not fail");
     };
     let expected = "nothing can be generated of Job \"report-job\": it has no object at spec.template";
-    assert_eq!(
-        (failure.kind, failure.message.as_str()),
-        (FailureKind::Error, expected)
-    );
+    assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Error, expected));
 }
 
 /// A hook that allows every request, and records the memory address of the object's text.

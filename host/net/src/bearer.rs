@@ -45,9 +45,7 @@ impl FromStr for TokenDigest {
 /// Returns the token in the value of an `Authorization` header (RFC 6750, section 2.1), ignoring the case of `Bearer`.
 pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
-    scheme
-        .eq_ignore_ascii_case(b"Bearer ")
-        .then(|| token.trim_ascii())
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
 /// Reads a secret of at most `most` bytes from a file that is not world-readable. Returns the secret as the value of a

@@ -35,10 +35,7 @@ impl<G, B: http_body::Body + Unpin> http_body::Body for GuardedBody<G, B> {
     type Data = B::Data;
     type Error = B::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
             self.guard = None;
@@ -110,10 +107,7 @@ impl http_body::Body for ReplayBody {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         self.is_touched = true;
         let Some(body) = &mut self.body else {
             return Poll::Ready(None);
@@ -130,10 +124,7 @@ impl http_body::Body for ReplayBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body
-            .as_ref()
-            .map(http_body::Body::size_hint)
-            .unwrap_or_default()
+        self.body.as_ref().map(http_body::Body::size_hint).unwrap_or_default()
     }
 }
 

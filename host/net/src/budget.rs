@@ -55,11 +55,8 @@ impl BodyMemory {
     /// Begins to count the memory of a request's body, for the client of the request. At first, the body occupies no
     /// memory. Without a [`BodyBudget`] in `extensions`, the memory is not limited.
     pub fn begin(extensions: &Extensions) -> Result<Self, NoBodyMemory> {
-        let budget = extensions
-            .get::<BodyBudget>()
-            .zip(extensions.get::<ConnectedClient>());
-        let permit =
-            budget.map(|(budget, client)| budget.0.try_acquire(client.address.ip()).ok_or_else(refuse));
+        let budget = extensions.get::<BodyBudget>().zip(extensions.get::<ConnectedClient>());
+        let permit = budget.map(|(budget, client)| budget.0.try_acquire(client.address.ip()).ok_or_else(refuse));
         Ok(Self {
             permit: permit.transpose()?,
             bytes: 0,
@@ -83,10 +80,7 @@ impl BodyMemory {
         if self.permit.is_none() || content.is_empty() {
             return content;
         }
-        Bytes::from_owner(HeldBody {
-            content,
-            _memory: self,
-        })
+        Bytes::from_owner(HeldBody { content, _memory: self })
     }
 }
 

@@ -140,10 +140,7 @@ impl Body for RequestBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if let Some((total, sent_bytes)) = &self.counted {
             sent_bytes.store((total - self.rest.len()) as u64, Ordering::Relaxed);
         }

@@ -168,9 +168,8 @@ mod tests {
     #[test]
     fn no_client_gets_all_permits() {
         let limit = FairLimit::<ClientNetwork>::new(1024);
-        let take_all = |client: &str| -> Vec<Permit> {
-            std::iter::from_fn(|| limit.try_acquire(address(client))).collect()
-        };
+        let take_all =
+            |client: &str| -> Vec<Permit> { std::iter::from_fn(|| limit.try_acquire(address(client))).collect() };
         let mut held_permits = Vec::new();
         for (client, share) in [("192.0.2.1", 768), ("192.0.2.2", 192), ("192.0.2.3", 48)] {
             let client_permits = take_all(client);

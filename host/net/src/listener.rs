@@ -120,11 +120,7 @@ pub struct StopSignals {
 }
 
 impl Listener {
-    pub async fn bind(
-        address: SocketAddr,
-        tls: Option<ServerTls>,
-        limits: ConnectionLimits,
-    ) -> io::Result<Self> {
+    pub async fn bind(address: SocketAddr, tls: Option<ServerTls>, limits: ConnectionLimits) -> io::Result<Self> {
         Ok(Self {
             tcp: TcpListener::bind(address).await?.into_std()?,
             tls,

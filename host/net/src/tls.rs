@@ -121,10 +121,7 @@ impl SharedIdentity {
             problem,
         };
         let certificates = certificates_in(pem.certificate.as_bytes()).map_err(of_source)?;
-        Ok((
-            certificates,
-            private_key_in(pem.key.as_bytes()).map_err(of_source)?,
-        ))
+        Ok((certificates, private_key_in(pem.key.as_bytes()).map_err(of_source)?))
     }
 }
 
@@ -204,9 +201,7 @@ mod tests {
             (
                 with(&empty, &good.key),
                 None,
-                Some(
-                    "empty.pem: it holds no certificate; it must be PEM, with `-----BEGIN CERTIFICATE-----`",
-                ),
+                Some("empty.pem: it holds no certificate; it must be PEM, with `-----BEGIN CERTIFICATE-----`"),
             ),
             (
                 with(&good.certificate, &good.certificate),
@@ -218,11 +213,7 @@ mod tests {
                 None,
                 Some("a.pem; name the key for which it was issued"),
             ),
-            (
-                good.clone(),
-                Some(empty),
-                Some("empty.pem: it holds no certificate"),
-            ),
+            (good.clone(), Some(empty), Some("empty.pem: it holds no certificate")),
             (
                 good.clone(),
                 Some(broken),

@@ -83,11 +83,7 @@ fn spend(cx: &mut Context<'_>, units: usize) {
 }
 
 impl<S: AsyncRead + Unpin, O: StreamObserver<S> + Unpin> AsyncRead for TurnTakingStream<S, O> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let unit = ready!(coop::poll_proceed(cx));
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream()?.take(LARGEST_READ)).poll_read(cx, buffer))?;
@@ -141,9 +137,7 @@ impl<S: AsyncWrite + Unpin, O: StreamObserver<S> + Unpin> AsyncWrite for TurnTak
 
 impl<S: Connection, O: StreamObserver<S>> Connection for TurnTakingStream<S, O> {
     fn connected(&self) -> Connected {
-        self.stream
-            .as_ref()
-            .map_or_else(Connected::new, Connection::connected)
+        self.stream.as_ref().map_or_else(Connected::new, Connection::connected)
     }
 }
 

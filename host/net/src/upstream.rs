@@ -15,8 +15,7 @@ use std::{
 
 use axum::body::Body;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header::HOST, request::Parts,
-    uri::PathAndQuery,
+    HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header::HOST, request::Parts, uri::PathAndQuery,
 };
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -280,13 +279,7 @@ impl Upstream {
         reply.inspect_err(|error| telemetry::count_upstream_error(error.label()))
     }
 
-    fn tunnel(
-        &self,
-        client: OnUpgrade,
-        server: OnUpgrade,
-        in_flight: InFlightGuard,
-        guard: Option<TunnelGuard>,
-    ) {
+    fn tunnel(&self, client: OnUpgrade, server: OnUpgrade, in_flight: InFlightGuard, guard: Option<TunnelGuard>) {
         let stop = self.shared.stop_tunnels.clone();
         self.shared.tunnels.spawn(async move {
             let _in_flight = in_flight;
@@ -310,9 +303,7 @@ impl Upstream {
                 () = stop_or_end => None,
             };
             match outcome {
-                None => tracing::debug!(
-                    "a tunnel was closed, because of the shutdown or with its client's connection"
-                ),
+                None => tracing::debug!("a tunnel was closed, because of the shutdown or with its client's connection"),
                 Some(Err(error)) => tracing::debug!(%error, "a tunnel could not be established"),
                 Some(Ok(Err(error))) => tracing::debug!(%error, "a tunnel failed"),
                 Some(Ok(Ok((sent, received)))) => tracing::debug!(sent, received, "a tunnel ended"),

@@ -191,12 +191,7 @@ impl StreamExecutor {
         let Self(Some(workers)) = self else {
             return None;
         };
-        let load = |worker: &&Arc<Worker>| {
-            (
-                worker.streams.load(Ordering::Relaxed),
-                Some(worker.index) != index(),
-            )
-        };
+        let load = |worker: &&Arc<Worker>| (worker.streams.load(Ordering::Relaxed), Some(worker.index) != index());
         workers.serving.iter().min_by_key(load)
     }
 }

@@ -48,14 +48,8 @@ async fn server(answer: &'static [u8]) -> (Url, tokio::task::JoinHandle<String>)
 async fn a_request_with_endless_informational_responses_fails() {
     let (url, _serving) = server(b"HTTP/1.1 103 Early Hints\r\n\r\n").await;
     let client = client_with(ProxyChoice::None);
-    let error = client
-        .send(ClientRequest::new(Method::GET, url))
-        .await
-        .unwrap_err();
-    assert!(
-        root_cause(&error).contains("informational responses"),
-        "{error:?}"
-    );
+    let error = client.send(ClientRequest::new(Method::GET, url)).await.unwrap_err();
+    assert!(root_cause(&error).contains("informational responses"), "{error:?}");
 }
 
 #[tokio::test]
@@ -66,10 +60,7 @@ async fn a_redirect_is_returned_instead_of_followed() {
     let response = client_with(ProxyChoice::None).send(request).await.unwrap();
     assert_eq!((response.status, &response.url), (StatusCode::FOUND, &url));
     let request_text = serving.await.unwrap();
-    assert!(
-        request_text.starts_with("POST /a?b=c HTTP/1.1\r\n"),
-        "{request_text}"
-    );
+    assert!(request_text.starts_with("POST /a?b=c HTTP/1.1\r\n"), "{request_text}");
     assert!(request_text.contains("content-length: 4\r\n"), "{request_text}");
 }
 

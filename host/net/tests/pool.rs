@@ -28,9 +28,7 @@ const LONG: Duration = Duration::from_secs(600);
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 async fn listen() -> (TcpListener, Upstream) {
-    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
-        .await
-        .unwrap();
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let config = UpstreamConfig {
         tls: tls::client(Trust::SystemAnd(None), None).unwrap().into(),

@@ -115,11 +115,7 @@ fn named_routes(name: &'static str) -> Router {
 
 async fn wait_until_down(upstream: &Upstream) {
     let refused = async {
-        while upstream
-            .health()
-            .first()
-            .is_none_or(|server| server.downtime.is_none())
-        {
+        while upstream.health().first().is_none_or(|server| server.downtime.is_none()) {
             tokio::task::yield_now().await;
         }
     };
@@ -128,11 +124,7 @@ async fn wait_until_down(upstream: &Upstream) {
 
 #[tokio::test]
 async fn requests_are_sent_only_to_the_master() {
-    let (a, b, c) = (
-        serve_named("a").await,
-        serve_named("b").await,
-        serve_named("c").await,
-    );
+    let (a, b, c) = (serve_named("a").await, serve_named("b").await, serve_named("c").await);
     let (upstream, sender) = followed_upstream(&[("n1", a), ("n2", b)], Choice::Master);
     let stale_servers = |servers: &[(&str, SocketAddr)]| {
         let mut servers = (*followed_servers(servers)).clone();
@@ -258,11 +250,7 @@ async fn a_master_that_registers_again_counts_as_a_new_server() {
 #[tokio::test]
 async fn a_request_waits_for_a_master_only_until_the_connect_timeout() {
     let (sender, receiver) = watch::channel(followed_servers(&[("n1", refusing().await)]));
-    let upstream = upstream(
-        Servers::Followed(receiver),
-        Choice::Master,
-        Duration::from_millis(50),
-    );
+    let upstream = upstream(Servers::Followed(receiver), Choice::Master, Duration::from_millis(50));
     let expected = (502, "no server of the upstream accepted a connection".to_owned());
     assert_eq!(post(&upstream, "x").await, expected);
     sender.send_replace(Arc::default());
@@ -286,19 +274,12 @@ async fn requests_wait_until_the_servers_are_known() {
             ..FollowedServers::default()
         }));
         sender.send_replace(followed_servers(&[("n1", a)]));
-        assert_eq!(
-            in_time(waiting).await.unwrap(),
-            (200, "a x".to_owned()),
-            "{choice:?}"
-        );
+        assert_eq!(in_time(waiting).await.unwrap(), (200, "a x".to_owned()), "{choice:?}");
     }
 }
 
 /// Starts a server that sends its name to `arrived` when a request arrives, and replies after it gets a permit.
-async fn counting(
-    name: &'static str,
-    arrived: mpsc::UnboundedSender<&'static str>,
-) -> (SocketAddr, Arc<Semaphore>) {
+async fn counting(name: &'static str, arrived: mpsc::UnboundedSender<&'static str>) -> (SocketAddr, Arc<Semaphore>) {
     let release = Arc::new(Semaphore::new(0));
     let routes = {
         let release = release.clone();
@@ -383,10 +364,7 @@ async fn configured_servers_are_tried_in_order() {
     for (addresses, expected) in [
         (vec![a, b], (200, "a x")),
         (vec![dead, b, a], (200, "b x")),
-        (
-            vec![dead],
-            (502, "no server of the upstream accepted a connection"),
-        ),
+        (vec![dead], (502, "no server of the upstream accepted a connection")),
     ] {
         let upstream = upstream_of(&addresses);
         for _ in 0..3 {

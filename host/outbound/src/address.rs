@@ -93,8 +93,7 @@ const NOT_PUBLIC_V6: [(Ipv6Addr, u8); 4] = [
 ];
 
 fn is_public(address: IpAddr) -> bool {
-    let is_in =
-        |network: IpAddr, length| IpNet::new(network, length).is_ok_and(|network| network.contains(&address));
+    let is_in = |network: IpAddr, length| IpNet::new(network, length).is_ok_and(|network| network.contains(&address));
     match address {
         IpAddr::V4(_) => !NOT_PUBLIC_V4
             .iter()
@@ -147,11 +146,7 @@ mod tests {
             ("2002:a00:1::", false),
             ("ff02::1", false),
         ] {
-            assert_eq!(
-                may_be_dialled(address.parse().unwrap(), &[]),
-                expected,
-                "{address}"
-            );
+            assert_eq!(may_be_dialled(address.parse().unwrap(), &[]), expected, "{address}");
         }
         let granted: [IpNet; 2] = ["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()];
         for (address, expected) in [

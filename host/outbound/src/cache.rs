@@ -31,9 +31,7 @@ impl ResponseCacheKey {
             networks,
             credential,
             uri: request.uri.clone(),
-            headers: headers
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
+            headers: headers.map(|(name, value)| (name.clone(), value.clone())).collect(),
         }
     }
 }
@@ -145,10 +143,7 @@ impl ResponseCache {
             header::IF_MODIFIED_SINCE,
             header::IF_UNMODIFIED_SINCE,
         ];
-        request.method == Method::GET
-            && !bypass_headers
-                .iter()
-                .any(|name| request.headers.contains_key(name))
+        request.method == Method::GET && !bypass_headers.iter().any(|name| request.headers.contains_key(name))
     }
 
     pub(crate) fn look_up(&self, key: &ResponseCacheKey, request: &request::Parts) -> CacheLookup {
@@ -156,37 +151,21 @@ impl ResponseCache {
             return CacheLookup::Send;
         };
         match stored.policy.before_request(request, Moment::now().0) {
-            BeforeRequest::Fresh(head) => {
-                CacheLookup::Answer(OutboundAnswer::new(&head, stored.body.clone(), true))
-            }
-            BeforeRequest::Stale {
-                request,
-                matches: true,
-            } => CacheLookup::Revalidate(stored, request.headers),
+            BeforeRequest::Fresh(head) => CacheLookup::Answer(OutboundAnswer::new(&head, stored.body.clone(), true)),
+            BeforeRequest::Stale { request, matches: true } => CacheLookup::Revalidate(stored, request.headers),
             BeforeRequest::Stale { .. } => CacheLookup::Send,
         }
     }
 
     pub(crate) fn invalidate(&self, uri: &Uri) {
         let mut entries = self.entries();
-        let keys: Vec<_> = entries
-            .by_key
-            .keys()
-            .filter(|key| key.uri == *uri)
-            .cloned()
-            .collect();
+        let keys: Vec<_> = entries.by_key.keys().filter(|key| key.uri == *uri).cloned().collect();
         for key in keys {
             entries.remove(&key);
         }
     }
 
-    pub(crate) fn keep(
-        &self,
-        key: ResponseCacheKey,
-        request: &request::Parts,
-        head: &response::Parts,
-        body: &Bytes,
-    ) {
+    pub(crate) fn keep(&self, key: ResponseCacheKey, request: &request::Parts, head: &response::Parts, body: &Bytes) {
         let policy = CachePolicy::new_options(request, head, Moment::now().0, OPTIONS);
         self.keep_with(key, request, &head.headers, policy, body);
     }
@@ -221,9 +200,7 @@ impl ResponseCache {
         policy: CachePolicy,
         body: &Bytes,
     ) {
-        let age = headers
-            .get(header::AGE)
-            .and_then(|age| age.to_str().ok()?.parse().ok());
+        let age = headers.get(header::AGE).and_then(|age| age.to_str().ok()?.parse().ok());
         let is_old = age.is_some_and(|age: u64| age > OLDEST);
         if is_old || !policy.is_storable() || !is_reusable(&policy, headers) {
             return;
@@ -291,9 +268,6 @@ mod tests {
         entries.insert(key("/a"), response_of_size(10), 100);
         assert_eq!(entries.size, 80);
         entries.insert(key("/e"), response_of_size(101), 100);
-        assert_eq!(
-            (entries.size, entries.by_key.len(), entries.by_use.len()),
-            (80, 3, 3)
-        );
+        assert_eq!((entries.size, entries.by_key.len(), entries.by_use.len()), (80, 3, 3));
     }
 }

@@ -42,10 +42,8 @@ const IDLE_CONNECTIONS: usize = 16;
 /// different lists are in use.
 const POOLS: usize = 64;
 
-pub(crate) type Pool = Client<
-    BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, BoxError>,
-    Full<Bytes>,
->;
+pub(crate) type Pool =
+    Client<BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, BoxError>, Full<Bytes>>;
 
 /// One connection pool for each list of networks, so that no request uses a connection that its grant forbids.
 #[derive(derive_more::Debug)]

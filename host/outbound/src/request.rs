@@ -119,10 +119,7 @@ mod tests {
                 with("transfer-encoding", "chunked"),
                 Some("the host sets the header `transfer-encoding`"),
             ),
-            (
-                with("Keep-Alive", "1"),
-                Some("the host sets the header `keep-alive`"),
-            ),
+            (with("Keep-Alive", "1"), Some("the host sets the header `keep-alive`")),
             (
                 with("transfer_encoding", "chunked"),
                 Some("the host sets the header `transfer_encoding`"),
@@ -130,19 +127,13 @@ mod tests {
             (with("x-api-key", "x"), Some("the stage has a credential for it")),
             (with("X_Api_Key", "x"), Some("the stage has a credential for it")),
             (with("a b", "x"), Some("\"a b\" is not a valid name of a header")),
-            (
-                with("a", "x\r\nb: c"),
-                Some("the value of the header `a` is not valid"),
-            ),
+            (with("a", "x\r\nb: c"), Some("the value of the header `a` is not valid")),
             (
                 with("a", &"x".repeat(HEADERS_SIZE_LIMIT)),
                 Some("the limit is 64 headers"),
             ),
             (many_headers, Some("the limit is 64 headers")),
-            (
-                large_body,
-                Some("the body has 1048577 bytes; the limit is 1048576"),
-            ),
+            (large_body, Some("the body has 1048577 bytes; the limit is 1048576")),
         ] {
             let case = format!("{} {:?}", request.method, request.headers.first());
             let parsed = parse(request, Some(&HeaderName::from_static("x-api-key")));

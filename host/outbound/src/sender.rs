@@ -187,11 +187,7 @@ async fn read(credential: &Credential, grant: &HttpGrant) -> Result<HeaderValue,
         ))
     };
     let file = credential.file.clone();
-    let scheme = if credential.header.is_some() {
-        ""
-    } else {
-        "Bearer "
-    };
+    let scheme = if credential.header.is_some() { "" } else { "Bearer " };
     let reading = tokio::task::spawn_blocking(move || read_header(&file, CREDENTIAL_LIMIT, scheme));
     let value = reading.await.map_err(|error| unusable(&error))?;
     value.map_err(|reason| unusable(&reason))
@@ -248,9 +244,7 @@ impl HttpSender for Outbound {
         let mut response = HttpResponse::new(answer.status.as_u16(), answer.body.into());
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         let headers = answer.headers.iter();
-        response.headers = headers
-            .map(|(name, value)| (name.to_string(), text(value)))
-            .collect();
+        response.headers = headers.map(|(name, value)| (name.to_string(), text(value))).collect();
         Ok(response)
     }
 }

@@ -16,9 +16,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{
-    Deadline, HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender as _,
-};
+use admittance_admission::{Deadline, HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender as _};
 use admittance_outbound::{Credential, Outbound, OutboundConfig};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -121,10 +119,7 @@ impl OutboundScene {
     }
 
     fn get(&self, path: &str) -> HttpRequest {
-        HttpRequest::new(
-            "GET",
-            format!("{}{path}", self.origin("https", HOST)).parse().unwrap(),
-        )
+        HttpRequest::new("GET", format!("{}{path}", self.origin("https", HOST)).parse().unwrap())
     }
 
     fn take_paths(&self) -> Vec<String> {
@@ -246,9 +241,7 @@ async fn an_untrusted_certificate_is_refused() {
     };
     let wrong_name = send(&scene.sender(), &grant, other).await.unwrap_err();
     scene.config.ca = None;
-    let unknown = send(&scene.sender(), &scene.grant(), scene.get("/"))
-        .await
-        .unwrap_err();
+    let unknown = send(&scene.sender(), &scene.grant(), scene.get("/")).await.unwrap_err();
     for (error, part) in [
         (wrong_name, "its certificate is for policy.example.com"),
         (unknown, "`pluginHttp.ca`"),
@@ -365,13 +358,7 @@ async fn a_response_that_is_slow_or_too_large_is_abandoned() {
     assert!(soon.has_passed());
     let large = send(&sender, &scene.grant(), scene.get("/large")).await;
     assert_eq!(large, Err(HttpError::TooLarge(1 << 20)));
-    assert_eq!(
-        send(&sender, &scene.grant(), scene.get("/"))
-            .await
-            .unwrap()
-            .status,
-        200
-    );
+    assert_eq!(send(&sender, &scene.grant(), scene.get("/")).await.unwrap().status, 200);
 }
 
 #[tokio::test]
@@ -382,11 +369,7 @@ async fn a_request_with_endless_informational_responses_fails() {
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let _ = stream.read(&mut [0; 4096]).await.unwrap();
-        while stream
-            .write_all(b"HTTP/1.1 103 Early Hints\r\n\r\n")
-            .await
-            .is_ok()
-        {}
+        while stream.write_all(b"HTTP/1.1 103 Early Hints\r\n\r\n").await.is_ok() {}
     });
     let grant = HttpGrant::from(origin.parse::<HttpOrigin>().unwrap());
     let request = HttpRequest::new("GET", origin.parse().unwrap());
@@ -428,16 +411,10 @@ async fn a_credential_is_sent_only_to_its_origins() {
     send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
     fs::write(&file, "secret-2").unwrap();
     send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
-    assert_eq!(
-        scene.take_paths(),
-        ["GET / Bearer secret-1", "GET / Bearer secret-2"]
-    );
+    assert_eq!(scene.take_paths(), ["GET / Bearer secret-1", "GET / Bearer secret-2"]);
 
     let unknown = denial_reason(send(&sender, &grant("other"), scene.get("/")).await);
-    assert!(
-        unknown.contains("add `pluginHttp.credentials.other`"),
-        "{unknown}"
-    );
+    assert!(unknown.contains("add `pluginHttp.credentials.other`"), "{unknown}");
     let elsewhere = HttpGrant {
         origin: scene.origin("https", ALIAS).parse().unwrap(),
         ..grant("policy")
@@ -453,9 +430,7 @@ async fn a_credential_is_sent_only_to_its_origins() {
     authorized_request
         .headers
         .push(("Authorization".to_owned(), "Bearer own".to_owned()));
-    let refusal = send(&sender, &grant("policy"), authorized_request)
-        .await
-        .unwrap_err();
+    let refusal = send(&sender, &grant("policy"), authorized_request).await.unwrap_err();
     assert!(matches!(refusal, HttpError::Invalid(_)), "{refusal:?}");
 
     let large = "s".repeat(9 << 10);
@@ -509,9 +484,7 @@ async fn responses_are_cached_as_their_headers_allow() {
         credential: Some("policy".to_owned()),
         ..scene.grant()
     };
-    send(&sender, &with_credential, scene.get("/minute"))
-        .await
-        .unwrap();
+    send(&sender, &with_credential, scene.get("/minute")).await.unwrap();
     assert_eq!(scene.take_paths(), ["GET /minute Bearer secret"]);
     scene.config.cache_size = 0;
     let without_cache = scene.sender();

@@ -31,9 +31,7 @@ pub enum Error {
     #[error(transparent)]
     History(#[from] HistoryError),
     /// A change of definitions was interrupted and cannot be completed.
-    #[error(
-        "the change of definitions to revision {revision} was interrupted, and cannot be completed: {source}"
-    )]
+    #[error("the change of definitions to revision {revision} was interrupted, and cannot be completed: {source}")]
     IncompleteChange {
         /// The number of the revision that the interrupted change would have created.
         revision: u64,
@@ -60,9 +58,7 @@ impl Error {
             Self::Catalog(error) => error.is_transient(),
             Self::TooManyTables(_) => true,
             // An error of a store, such as a missing permission, may be temporary. A mistake in a definition never is.
-            Self::Stores(errors) => errors
-                .iter()
-                .any(|error| !matches!(error, StoreError::Mistakes(_))),
+            Self::Stores(errors) => errors.iter().any(|error| !matches!(error, StoreError::Mistakes(_))),
             _ => false,
         }
     }

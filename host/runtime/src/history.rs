@@ -120,10 +120,7 @@ impl History {
 
     pub(crate) fn status(&self) -> HistoryStatus {
         HistoryStatus {
-            directory: self
-                .directory
-                .as_ref()
-                .map(|directory| directory.path().to_owned()),
+            directory: self.directory.as_ref().map(|directory| directory.path().to_owned()),
             revisions: self.entries.len(),
             problem: self.problem.clone(),
         }
@@ -145,8 +142,7 @@ impl History {
     }
 
     pub(crate) fn next_number(&self) -> u64 {
-        self.last()
-            .map_or(1, |last| last.revision().number.saturating_add(1))
+        self.last().map_or(1, |last| last.revision().number.saturating_add(1))
     }
 
     /// Adds a revision to the history in memory, and drops the oldest revisions above the limit. Nothing changes on
@@ -191,11 +187,7 @@ impl History {
 
     /// Writes file changes and the resulting revision to the history before the files are changed. If the program is
     /// killed meanwhile, the next start completes the changes.
-    pub(crate) async fn announce(
-        &self,
-        entry: &HistoryEntry,
-        changes: &[FileChange],
-    ) -> Result<(), HistoryError> {
+    pub(crate) async fn announce(&self, entry: &HistoryEntry, changes: &[FileChange]) -> Result<(), HistoryError> {
         let Some(directory) = self.directory.clone() else {
             return Ok(());
         };

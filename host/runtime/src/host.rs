@@ -154,12 +154,7 @@ impl Host {
         };
         let mut in_use = InUse::default();
         in_use.modules.extend(state.history.modules());
-        for plugin in self
-            .table()
-            .plugins()
-            .iter()
-            .chain(state.prepared_tables.plugins())
-        {
+        for plugin in self.table().plugins().iter().chain(state.prepared_tables.plugins()) {
             let (module, compiled) = plugin.in_store();
             in_use.modules.extend(module);
             in_use.compiled.insert(compiled);

@@ -68,9 +68,7 @@ pub use live::version_state::VersionState;
 pub use replicas::agreement;
 pub use requests::applies::{Applies, ChainApplies, StageApplies};
 pub use requests::body::{BodyError, BodyLimits, encoding};
-pub use requests::evaluate::{
-    EvaluateError, EvaluateOptions, EvaluatedChains, EvaluationResult, UnmatchedChain,
-};
+pub use requests::evaluate::{EvaluateError, EvaluateOptions, EvaluatedChains, EvaluationResult, UnmatchedChain};
 pub use requests::layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID, request_uid};
 pub use requests::reviews::ReviewService;
 pub use requests::trace::{request_span, trace_context};
@@ -83,8 +81,8 @@ pub use status::metrics::{DURATION_BUCKETS, METRICS, describe_metrics};
 pub use status::traffic::Traffic;
 pub use status::traffic::{TrafficCounts, TrafficHour};
 pub use status::{
-    BadDefinitionStatus, CallStatus, ChainStatus, ExceptionStatus, FailureStatus, HistoryStatus,
-    PluginStatus, Problem, RecentCalls, StageState, StageStatus, Status, StorageStatus, StoreStatus,
+    BadDefinitionStatus, CallStatus, ChainStatus, ExceptionStatus, FailureStatus, HistoryStatus, PluginStatus, Problem,
+    RecentCalls, StageState, StageStatus, Status, StorageStatus, StoreStatus,
 };
 
 pub use admittance_admission::{Digest, ModuleReference, Moment, OciReference};
@@ -94,21 +92,20 @@ pub use admittance_sandbox::SandboxConfig;
 /// Requests, chains, stages and hooks, verdicts and outcomes.
 pub mod admission {
     pub use admittance_admission::{
-        AccessAttributes, AccessCheckResult, AuditAnnotation, Authorizer, AuthorizerError, Chain,
-        ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, Decision, Denial,
-        EnforcedSpelling, Exception, Failure, FailureKind, FailurePolicy, FieldMask, Formula, FrontEnd,
-        Grants, GroupVersionKind, GroupVersionResource, Hook, HookGroup, HttpAnswer, HttpAnswerError,
-        HttpAnswers, HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender, IdentityFields,
-        ImageError, ImageGrant, ImageManifest, ImageReader, InvalidClusterKind, InvalidHttpOrigin,
-        InvalidImageGrant, InvalidPathPrefix, IpNet, LabelOperator, LabelRequirement, LabelSelector, Labels,
-        LogLevel, LogLine, MatchConditions, MatchPolicy, Matcher, Mode, NameGlob, NamespaceLookupError,
-        NamespaceSelector, NamespaceSource, NoAuthorizer, Object, ObjectError, Operation, Outcome, Outline,
-        Patch, PatchBuilder, PatchError, PathPrefix, Phase, Pointer, PointerError, PointerPattern,
-        Precedence, Protocol, Reach, RecordedResponses, RefusalCause, Reinvocation, Request, RequestRefusal,
-        RequestedKind, ResourcePattern, Response, ResponseRecorder, Review, ReviewError, ReviewVersion, Rule,
-        RuleError, Scope, Selection, SelectorError, ServiceNaming, SideEffects, Signer, Signers, SkipReason,
-        Stage, StageResult, StageSpec, StaticNamespaces, TraceRow, Uid, UnknownOperation, Unreached,
-        UserInfo, Verdict, WebhookTarget, async_trait, read_review, write_response, write_review,
+        AccessAttributes, AccessCheckResult, AuditAnnotation, Authorizer, AuthorizerError, Chain, ClusterError,
+        ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, Decision, Denial, EnforcedSpelling, Exception,
+        Failure, FailureKind, FailurePolicy, FieldMask, Formula, FrontEnd, Grants, GroupVersionKind,
+        GroupVersionResource, Hook, HookGroup, HttpAnswer, HttpAnswerError, HttpAnswers, HttpError, HttpGrant,
+        HttpOrigin, HttpRequest, HttpResponse, HttpSender, IdentityFields, ImageError, ImageGrant, ImageManifest,
+        ImageReader, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant, InvalidPathPrefix, IpNet, LabelOperator,
+        LabelRequirement, LabelSelector, Labels, LogLevel, LogLine, MatchConditions, MatchPolicy, Matcher, Mode,
+        NameGlob, NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer, Object, ObjectError,
+        Operation, Outcome, Outline, Patch, PatchBuilder, PatchError, PathPrefix, Phase, Pointer, PointerError,
+        PointerPattern, Precedence, Protocol, Reach, RecordedResponses, RefusalCause, Reinvocation, Request,
+        RequestRefusal, RequestedKind, ResourcePattern, Response, ResponseRecorder, Review, ReviewError, ReviewVersion,
+        Rule, RuleError, Scope, Selection, SelectorError, ServiceNaming, SideEffects, Signer, Signers, SkipReason,
+        Stage, StageResult, StageSpec, StaticNamespaces, TraceRow, Uid, UnknownOperation, Unreached, UserInfo, Verdict,
+        WebhookTarget, async_trait, read_review, write_response, write_review,
     };
 }
 
@@ -119,8 +116,8 @@ pub mod catalog {
     /// Rules that say which modules must be signed, and by whom.
     pub mod signature {
         pub use admittance_catalog::signature::{
-            IdentityPattern, InvalidPattern, InvalidTrust, IssuerUrl, Keyless, PublicKey, PublicKeys,
-            Requirement, SignaturePolicy, SignatureRule, SourcePattern, TrustRoot,
+            IdentityPattern, InvalidPattern, InvalidTrust, IssuerUrl, Keyless, PublicKey, PublicKeys, Requirement,
+            SignaturePolicy, SignatureRule, SourcePattern, TrustRoot,
         };
     }
 }
@@ -128,23 +125,22 @@ pub mod catalog {
 /// Definitions of chains, and stores of them.
 pub mod definitions {
     pub use admittance_definitions::{
-        BadDefinition, CandidateDefinition, CelDefinition, ChainDefinition, ChainId, DefinitionFile,
-        DefinitionId, DefinitionStore, Definitions, DocumentForm, DocumentForms, DocumentKind,
-        ExceptionDefinition, ExpectedDefinitions, FileChange, FileStore, FormContent, FormDocuments,
-        GroupDefinition, HookContext, HookDefinition, HookError, HookKind, HookStatus, ImportResult,
-        InvalidId, InvalidShare, Location, MemberDefinition, Mistake, Mistakes, MutatorsDefinition,
-        OnBadDefinition, PluginDefinition, PluginPart, PluginRole, PreparedHook, ReadDefinition, Served,
-        Share, StageDefinition, StageId, StoreError, StoreKind, StoredDefinition, TypedDocument,
-        WebhookDefinition, document, load, load_text,
+        BadDefinition, CandidateDefinition, CelDefinition, ChainDefinition, ChainId, DefinitionFile, DefinitionId,
+        DefinitionStore, Definitions, DocumentForm, DocumentForms, DocumentKind, ExceptionDefinition,
+        ExpectedDefinitions, FileChange, FileStore, FormContent, FormDocuments, GroupDefinition, HookContext,
+        HookDefinition, HookError, HookKind, HookStatus, ImportResult, InvalidId, InvalidShare, Location,
+        MemberDefinition, Mistake, Mistakes, MutatorsDefinition, OnBadDefinition, PluginDefinition, PluginPart,
+        PluginRole, PreparedHook, ReadDefinition, Served, Share, StageDefinition, StageId, StoreError, StoreKind,
+        StoredDefinition, TypedDocument, WebhookDefinition, document, load, load_text,
     };
 }
 
 /// Dialects, which read HTTP requests and write replies, for [`Host::layer`].
 pub mod dialect {
     pub use admittance_dialect::{
-        BodyReading, Class, Dialect, EndReason, Inspection, KindSource, PatchType, Rejection, RejectionKind,
-        Rest, RestConfig, RestRoute, RouteError, RouteProblem, StoredQuery, StoredRoute, StoredState,
-        UnmatchedWrites, ValueSource,
+        BodyReading, Class, Dialect, EndReason, Inspection, KindSource, PatchType, Rejection, RejectionKind, Rest,
+        RestConfig, RestRoute, RouteError, RouteProblem, StoredQuery, StoredRoute, StoredState, UnmatchedWrites,
+        ValueSource,
     };
 }
 

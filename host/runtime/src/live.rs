@@ -85,11 +85,7 @@ impl TableProblem {
             attempts: self.attempts,
             next_attempt: self.next.map(|(_, moment)| moment),
             mistakes: self.error.to_string().lines().map(str::to_owned).collect(),
-            bad_definitions: self
-                .bad_definitions()
-                .iter()
-                .map(BadDefinitionStatus::new)
-                .collect(),
+            bad_definitions: self.bad_definitions().iter().map(BadDefinitionStatus::new).collect(),
         }
     }
 }

@@ -16,8 +16,7 @@ use tokio::{
 use crate::{
     Host, RolloutProgress,
     replicas::agreement::{
-        KnownReplica, MissingReplica, ReplicaAgreement, ReplicaStatus, ReplicasStatus, TableReport,
-        agreement, is_ready,
+        KnownReplica, MissingReplica, ReplicaAgreement, ReplicaStatus, ReplicasStatus, TableReport, agreement, is_ready,
     },
     status::metrics,
 };
@@ -191,11 +190,7 @@ impl Replicas {
             self.is_ready
                 .send_if_modified(|was_ready| std::mem::replace(was_ready, is_ready) != is_ready);
             metrics::replicas(&self.status(), is_ready);
-            let next_target = if is_alone {
-                Some(own_report.prepared)
-            } else {
-                target
-            };
+            let next_target = if is_alone { Some(own_report.prepared) } else { target };
             if let Some(next_hash) = next_target.filter(|next_hash| *next_hash != own_report.live)
                 && host.go_live_with(next_hash).await
             {
@@ -235,14 +230,9 @@ impl WaitingLog {
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         let is_slow = since.elapsed() >= SLOW;
-        let loggable = missing
-            .iter()
-            .filter(|missing| is_slow || missing.problem.is_some());
+        let loggable = missing.iter().filter(|missing| is_slow || missing.problem.is_some());
         let sentences: Vec<String> = loggable.map(MissingReplica::sentence).collect();
-        for sentence in sentences
-            .iter()
-            .filter(|new| !self.logged_sentences.contains(new))
-        {
+        for sentence in sentences.iter().filter(|new| !self.logged_sentences.contains(new)) {
             tracing::warn!("a change waits, and no replica goes live with it: {sentence}");
         }
         if missing.is_empty() && !self.logged_sentences.is_empty() {
@@ -257,12 +247,7 @@ impl WaitingLog {
 /// Returns the report of this replica to the other replicas. While this replica has no current list of the replicas, it
 /// does not know which table they go live with. Its report then contains only the live table, so that the others wait
 /// for this replica before they go live with a newer table.
-fn new_report(
-    host: &Host,
-    name: &str,
-    membership: &Membership,
-    before: &mut Option<TableReport>,
-) -> TableReport {
+fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<TableReport>) -> TableReport {
     let mut prepared = host.prepared();
     if let Some(problem) = &membership.problem
         && !membership.is_refused
@@ -302,9 +287,7 @@ fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgres
 /// Returns the reported rollouts of replicas that are alive.
 fn rollouts(replicas: &[KnownReplica]) -> Vec<RolloutProgress> {
     let alive = replicas.iter().filter(|replica| replica.is_alive);
-    alive
-        .flat_map(|replica| replica.report.rollouts.clone())
-        .collect()
+    alive.flat_map(|replica| replica.report.rollouts.clone()).collect()
 }
 
 #[cfg(test)]
@@ -321,10 +304,7 @@ mod tests {
         });
         let aborted: RolloutProgress = serde_json::from_value(aborted).unwrap();
         let report = bounded(vec![aborted.clone()], "web-1");
-        assert_eq!(
-            report[0].reason_and_replica().unwrap(),
-            "it failed (in replica web-1)"
-        );
+        assert_eq!(report[0].reason_and_replica().unwrap(), "it failed (in replica web-1)");
         let rollout = |number: u64| {
             let mut rollout = aborted.clone();
             rollout.since.0 += Duration::from_secs(number);

@@ -125,10 +125,7 @@ impl Host {
     ) -> Result<Steered, DisableError> {
         let (stage, rollout) = {
             let mut stages = self.0.disabled_stages.lock();
-            let missing = format!(
-                "there is no rollout of a candidate of {stage}{}",
-                self.rollback_note()
-            );
+            let missing = format!("there is no rollout of a candidate of {stage}{}", self.rollback_note());
             let stage = resolve_stage(stage, stages.rollouts.stages(), &missing, "rollouts are of")?;
             let conflict = |state| {
                 DisableError::Conflict(format!(

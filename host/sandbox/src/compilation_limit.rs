@@ -40,10 +40,7 @@ impl CompilationLimit {
     pub(crate) async fn acquire(&self) -> Option<CompilationPermit> {
         let pool = self.thread_pool.get()?.clone();
         let permit = self.permits.clone().acquire_owned().await.ok()?;
-        Some(CompilationPermit {
-            pool,
-            _permit: permit,
-        })
+        Some(CompilationPermit { pool, _permit: permit })
     }
 }
 

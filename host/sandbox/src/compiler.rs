@@ -182,8 +182,7 @@ pub(crate) async fn compile_apart(
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| Error::Compiler(format!("{} cannot be started: {error}", program.display())))?;
-    let (Some(mut stdin), Some(stdout), Some(stderr)) =
-        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    let (Some(mut stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(Error::Compiler("it has no standard streams".to_owned()));
     };
@@ -193,8 +192,7 @@ pub(crate) async fn compile_apart(
         let _ = stdin.write_all(component).await;
         stdin
     };
-    let (stdin, answer, stderr_tail) =
-        tokio::join!(give, read(stdout, ARTIFACT_MAX), read(stderr, STDERR_MAX));
+    let (stdin, answer, stderr_tail) = tokio::join!(give, read(stdout, ARTIFACT_MAX), read(stderr, STDERR_MAX));
     let (answer, stderr_tail) = (answer.map_err(failed)?, stderr_tail.map_err(failed)?);
     if answer.len() as u64 > ARTIFACT_MAX {
         return Err(Error::CompileLimit(format!("{ARTIFACT_MAX} bytes of code")));
@@ -205,9 +203,7 @@ pub(crate) async fn compile_apart(
     let stderr_tail = without_notice(&stderr_tail);
     match status.code() {
         Some(0) => Ok(answer.into()),
-        Some(code) if code == i32::from(REFUSED) => {
-            Err(Error::refused(String::from_utf8_lossy(&answer).into_owned()))
-        }
+        Some(code) if code == i32::from(REFUSED) => Err(Error::refused(String::from_utf8_lossy(&answer).into_owned())),
         _ => Err(broken(status, stderr_tail, &job)),
     }
 }

@@ -5,9 +5,9 @@
 //! determine the cost, without recursion or expansion.
 
 use wasmparser::{
-    BinaryReader, ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind,
-    ComponentType, ComponentTypeDeclaration, ComponentTypeRef, CompositeInnerType, CoreType, Encoding,
-    Instance, ModuleTypeDeclaration, Parser, Payload, RecGroup, TypeRef,
+    BinaryReader, ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentType,
+    ComponentTypeDeclaration, ComponentTypeRef, CompositeInnerType, CoreType, Encoding, Instance,
+    ModuleTypeDeclaration, Parser, Payload, RecGroup, TypeRef,
 };
 
 use crate::Error;
@@ -205,9 +205,7 @@ impl ComplexityCounts {
                     }
                 }
             }
-            Payload::ComponentCanonicalSection(functions) => {
-                component.cost.define(functions.count() as usize)
-            }
+            Payload::ComponentCanonicalSection(functions) => component.cost.define(functions.count() as usize),
             _ => {}
         }
         Ok(())
@@ -328,10 +326,7 @@ impl ComponentLevel {
     fn instantiate(&mut self, instance: &ComponentInstance<'_>) -> Result<(), Error> {
         self.cost.instances += 1;
         match instance {
-            ComponentInstance::Instantiate {
-                component_index,
-                args,
-            } => {
+            ComponentInstance::Instantiate { component_index, args } => {
                 self.cost.define(args.len());
                 let nested = self.components.get(*component_index as usize).copied().flatten();
                 self.cost.add(nested.ok_or_else(unknown_cost)?);
@@ -358,9 +353,7 @@ impl ComponentLevel {
                 let aliased = match count.checked_sub(1) {
                     None => self.components.get(*index as usize).copied(),
                     Some(up) => match outer.iter().rev().nth(up as usize) {
-                        Some(OpenScope::Component(component)) => {
-                            component.components.get(*index as usize).copied()
-                        }
+                        Some(OpenScope::Component(component)) => component.components.get(*index as usize).copied(),
                         _ => None,
                     },
                 };

@@ -19,8 +19,8 @@ mod filters {
 
     use libc::c_long;
     use seccompiler::{
-        BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-        SeccompRule, apply_filter_all_threads,
+        BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+        apply_filter_all_threads,
     };
 
     /// The system calls that are allowed with any arguments: none of them opens, sends, starts or signals anything.
@@ -70,8 +70,7 @@ mod filters {
         apply_filter_all_threads(&program(clone3, SeccompAction::Allow, unknown)?)?;
 
         let thread = libc::CLONE_THREAD.cast_unsigned().into();
-        let mut allowed_calls: BTreeMap<c_long, Vec<SeccompRule>> =
-            HARMLESS.map(|call| (call, Vec::new())).into();
+        let mut allowed_calls: BTreeMap<c_long, Vec<SeccompRule>> = HARMLESS.map(|call| (call, Vec::new())).into();
         allowed_calls.extend([
             (
                 libc::SYS_clone,

@@ -1,6 +1,4 @@
-use admittance_admission::{
-    Denial, Failure, FailureKind, Object, Operation, Patch, Request, Response, Verdict,
-};
+use admittance_admission::{Denial, Failure, FailureKind, Object, Operation, Patch, Request, Response, Verdict};
 
 use self::bindings::admittance::plugin::types;
 use crate::{Description, ResourceHint};
@@ -21,9 +19,7 @@ pub(crate) const PACKAGE: &str = "admittance:plugin/";
 pub(crate) const ACCEPTED: &str = "0.1.x";
 
 pub(crate) fn accepts(version: &str) -> bool {
-    let release = version
-        .split_once(['-', '+'])
-        .map_or(version, |(release, _)| release);
+    let release = version.split_once(['-', '+']).map_or(version, |(release, _)| release);
     let mut numbers = release.split('.');
     numbers.next() == Some("0")
         && numbers.next() == Some("1")
@@ -138,9 +134,7 @@ pub(crate) fn response(from: types::Response, limit: usize) -> Result<Response, 
         types::Verdict::Replace(text) => Verdict::Replace(
             Object::parse(&text).map_err(|error| invalid(format!("the plugin's replacement is {error}")))?,
         ),
-        types::Verdict::Deny(denial) => {
-            Verdict::Deny(Denial::new(denial.code, denial.reason, denial.message))
-        }
+        types::Verdict::Deny(denial) => Verdict::Deny(Denial::new(denial.code, denial.reason, denial.message)),
     };
     let mut response = Response::new(verdict);
     response.warnings = from.warnings;

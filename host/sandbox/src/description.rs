@@ -57,8 +57,7 @@ impl Description {
         let granted = [
             (
                 "cluster",
-                grants.cluster.is_empty()
-                    || declares(|capability| matches!(capability, Capability::Cluster(_))),
+                grants.cluster.is_empty() || declares(|capability| matches!(capability, Capability::Cluster(_))),
             ),
             (
                 "http",

@@ -101,10 +101,7 @@ impl Sandbox {
     /// prepared with another fingerprint.
     pub fn fingerprint(&self) -> String {
         let mut hasher = DefaultHasher::new();
-        self.inner
-            .engine
-            .precompile_compatibility_hash()
-            .hash(&mut hasher);
+        self.inner.engine.precompile_compatibility_hash().hash(&mut hasher);
         env!("CARGO_PKG_VERSION").hash(&mut hasher);
         format!("{}-{:016x}", prepare::FORMAT, hasher.finish())
     }
@@ -112,9 +109,7 @@ impl Sandbox {
     /// Limits later compilations to two at a time, each on one core and with a lower priority than serving. Before this
     /// call, compilations use all cores.
     pub fn prepare_in_background(&self) {
-        self.inner
-            .compilation_limit
-            .begin(self.inner.config.compiler.is_none());
+        self.inner.compilation_limit.begin(self.inner.config.compiler.is_none());
     }
 
     /// Returns the number of compilations of modules, instrumented modules and snapshots since the start.

@@ -10,9 +10,7 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 pub enum Error {
     /// This program was built without the feature `plugins` of the crate `admittance`.
-    #[error(
-        "this program was built without plugins; build it with the feature `plugins` of the crate `admittance`"
-    )]
+    #[error("this program was built without plugins; build it with the feature `plugins` of the crate `admittance`")]
     NoEngine,
     /// The engine rejects its configuration, for example because it does not support the processor.
     #[error("the WebAssembly engine cannot be started: {0}")]

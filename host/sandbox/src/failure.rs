@@ -24,11 +24,7 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
         return failure;
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
-        let message = format!(
-            "the plugin exited with exit code {}{}",
-            exit.0,
-            stderr_tail(state)
-        );
+        let message = format!("the plugin exited with exit code {}{}", exit.0, stderr_tail(state));
         return Failure::new(FailureKind::Trap, message);
     }
     if let Some(trap) = error.downcast_ref::<Trap>() {
@@ -68,9 +64,7 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
     match trap {
         Trap::StackOverflow => "stack overflow in the plugin".to_owned(),
         Trap::UnreachableCodeReached => match stderr_tail(state) {
-            words if words.is_empty() => {
-                "the plugin panicked or aborted (`unreachable`) without a message".to_owned()
-            }
+            words if words.is_empty() => "the plugin panicked or aborted (`unreachable`) without a message".to_owned(),
             words => format!("the plugin panicked or aborted{words}"),
         },
         // Toolchains put the stack at the start of the memory, and it grows towards address 0. A stack that overflows
@@ -94,11 +88,7 @@ fn stderr_tail(state: &CallState) -> String {
         .join("\n");
     let skip = text.chars().count().saturating_sub(STDERR_TAIL);
     let words: String = text.chars().skip(skip).collect();
-    if words.is_empty() {
-        words
-    } else {
-        format!(": {words}")
-    }
+    if words.is_empty() { words } else { format!(": {words}") }
 }
 
 #[cfg(test)]

@@ -78,11 +78,7 @@ impl LoadedPolicy {
     }
 }
 
-pub(crate) fn link(
-    sandbox: &Inner,
-    module: &Module,
-    mode: PolicyMode,
-) -> Result<InstancePre<CallState>, Error> {
+pub(crate) fn link(sandbox: &Inner, module: &Module, mode: PolicyMode) -> Result<InstancePre<CallState>, Error> {
     let required = module.resources_required();
     check_count("memories", required.num_memories, per_call::MEMORIES)?;
     check_count("tables", required.num_tables, per_call::TABLES)?;
@@ -96,9 +92,7 @@ pub(crate) fn link(
         )));
     }
     if !matches!(module.get_export(exchange::MEMORY), Some(ExternType::Memory(_))) {
-        return Err(Error::Policy(
-            "it does not export its memory as `memory`".to_owned(),
-        ));
+        return Err(Error::Policy("it does not export its memory as `memory`".to_owned()));
     }
     linker(&sandbox.engine, module)
         .map_err(|error| Error::WrongImport(chain(&error)))?

@@ -4,8 +4,8 @@ use std::sync::{
 };
 
 use admittance_admission::{
-    Deadline, Failure, FailureKind, Grants, Hook, LongCallPredictor, Request, Response, is_audit, offload,
-    run_long, shortened,
+    Deadline, Failure, FailureKind, Grants, Hook, LongCallPredictor, Request, Response, is_audit, offload, run_long,
+    shortened,
 };
 use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -52,10 +52,7 @@ pub(crate) struct Base {
 
 impl Base {
     fn warn_of_undeclared(&self, response: &types::Response, stage: &str) {
-        let is_change = matches!(
-            response.verdict,
-            types::Verdict::Patch(_) | types::Verdict::Replace(_)
-        );
+        let is_change = matches!(response.verdict, types::Verdict::Patch(_) | types::Verdict::Replace(_));
         if is_change && !self.description.mutates && !self.is_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 stage,
@@ -129,13 +126,7 @@ impl PluginState {
                 recorder: request.recorder.as_ref(),
                 deadline,
                 processor_time: None,
-                preparing: matches!(
-                    &self.base.guest,
-                    PluginGuest::Component {
-                        settings: Some(_),
-                        ..
-                    }
-                ),
+                preparing: matches!(&self.base.guest, PluginGuest::Component { settings: Some(_), .. }),
             },
         );
         let answer = self.answer(&mut store, &request, deadline).await;
@@ -155,9 +146,7 @@ impl PluginState {
         deadline: Deadline,
     ) -> Result<Response, Failure> {
         let answer = match &self.base.guest {
-            PluginGuest::Component { linked, settings } => {
-                component(linked, settings.as_deref(), store, request).await
-            }
+            PluginGuest::Component { linked, settings } => component(linked, settings.as_deref(), store, request).await,
             PluginGuest::Policy(policy) => policy.admit(store, request, &self.cache).await,
         };
         store.data_mut().guest_ends();
@@ -196,10 +185,8 @@ async fn component(
     let instance = linked.pre.instantiate_async(&mut *store).await?;
     store.data_mut().guest_begins();
     if let Some(settings) = settings {
-        let configure = instance.get_typed_func::<(&str,), (Result<(), Vec<types::SettingsError>>,)>(
-            &mut *store,
-            &linked.configure,
-        )?;
+        let configure = instance
+            .get_typed_func::<(&str,), (Result<(), Vec<types::SettingsError>>,)>(&mut *store, &linked.configure)?;
         if let (Err(mistakes),) = configure.call_async(&mut *store, (settings,)).await? {
             return Ok(Err(format!(
                 "it rejected its settings: {}",
@@ -210,10 +197,8 @@ async fn component(
     }
     let lists = contract::ContractLists::from_request(request);
     let extra = lists.extra();
-    let admit = instance.get_typed_func::<(types::Request<'_>,), (Result<types::Response, String>,)>(
-        &mut *store,
-        &linked.admit,
-    )?;
+    let admit = instance
+        .get_typed_func::<(types::Request<'_>,), (Result<types::Response, String>,)>(&mut *store, &linked.admit)?;
     let (answer,) = admit
         .call_async(&mut *store, (contract::request(request, &lists, &extra),))
         .await?;
@@ -239,9 +224,7 @@ impl Hook for Plugin {
         let log = CallLog::new(Arc::clone(&plugin.name), request.uid.clone(), plugin.limits.log);
         let call = Box::pin(Arc::clone(plugin).call(Arc::clone(request), deadline, log.clone(), slot));
         match tokio::time::timeout_at(deadline.instant(), run_long(call, &plugin.predictor)).await {
-            Ok(Err(failure)) if failure.kind == FailureKind::Timeout => {
-                Err(plugin.timeout(deadline, call_deadline))
-            }
+            Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(plugin.timeout(deadline, call_deadline)),
             Ok(answer) => answer,
             Err(_) => {
                 log.close();
@@ -267,11 +250,7 @@ impl PluginState {
         Ok((self.permit(&self.sandbox.calls, deadline).await?, audit))
     }
 
-    async fn permit(
-        &self,
-        semaphore: &Arc<Semaphore>,
-        deadline: Deadline,
-    ) -> Result<OwnedSemaphorePermit, Failure> {
+    async fn permit(&self, semaphore: &Arc<Semaphore>, deadline: Deadline) -> Result<OwnedSemaphorePermit, Failure> {
         if let Ok(permit) = Arc::clone(semaphore).try_acquire_owned() {
             return Ok(permit);
         }
@@ -284,9 +263,7 @@ impl PluginState {
     fn overloaded(&self) -> Failure {
         let slots = self.sandbox.config.calls_in_flight;
         let message = if is_audit() {
-            format!(
-                "no slot was free until the deadline; stages in mode Audit use half of the {slots} slots for calls"
-            )
+            format!("no slot was free until the deadline; stages in mode Audit use half of the {slots} slots for calls")
         } else {
             format!("all {slots} slots for calls were in use until the deadline")
         };
@@ -295,9 +272,6 @@ impl PluginState {
 
     fn own_error(&self, message: String) -> Failure {
         let message = shortened(&message, OWN_ERROR);
-        Failure::new(
-            FailureKind::Error,
-            format!("the plugin returned an error: {message}"),
-        )
+        Failure::new(FailureKind::Error, format!("the plugin returned an error: {message}"))
     }
 }

@@ -305,11 +305,7 @@ impl PluginPreparation {
 
     /// Compiles a snapshot of a module. Snapshots that differ only in the data of their memories are compiled only
     /// once: each gets a copy of the code with its own data.
-    pub(crate) async fn compile_snapshot(
-        &self,
-        snapshot: Vec<u8>,
-        shared: &SharedModule,
-    ) -> Result<Bytes, Error> {
+    pub(crate) async fn compile_snapshot(&self, snapshot: Vec<u8>, shared: &SharedModule) -> Result<Bytes, Error> {
         // The snapshot cannot be parsed. It is compiled as it is, so that the compiler reports the error.
         let Ok(template) = SnapshotTemplate::new(&snapshot) else {
             return self.compile(snapshot, Effort::Full).await;
@@ -450,9 +446,7 @@ impl PluginPreparation {
         step: LoadStep,
     ) -> Result<(bindings::Plugin, Instance), Error> {
         let instance = self
-            .within(store, step, async |store| {
-                linked.pre.instantiate_async(store).await
-            })
+            .within(store, step, async |store| linked.pre.instantiate_async(store).await)
             .await?;
         let plugin = linked
             .indices

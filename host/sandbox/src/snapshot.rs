@@ -1,9 +1,7 @@
 use std::collections::BTreeMap;
 
 use wasm_encoder::{Alias, ComponentAliasSection, ComponentExportKind, ComponentExportSection, RawSection};
-use wasmparser::{
-    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, Parser, Payload,
-};
+use wasmparser::{ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, Parser, Payload};
 use wasmtime::{
     Store,
     component::{Instance, Lift, WasmList},
@@ -70,14 +68,7 @@ impl<'a> InstrumentedComponent<'a> {
             Some(wrapper) => wrapper.wrap_parts(&instrumented, true),
             None => instrumented.concat(),
         };
-        Ok((
-            Self {
-                wizer,
-                wrapper,
-                parts,
-            },
-            bytes,
-        ))
+        Ok((Self { wizer, wrapper, parts }, bytes))
     }
 
     /// Takes a snapshot of the memories and globals after `configure`. The inner error is the reason why no snapshot is
@@ -192,9 +183,7 @@ impl<'a> WrapperComponent<'a> {
                 scan.section(payload).map_err(|error| error.to_string())?;
                 let data = component.get(range).unwrap_or_default();
                 let raw = RawSection { id, data };
-                scan.wrapper
-                    .sections
-                    .push(SnapshotSection { raw, instance: None });
+                scan.wrapper.sections.push(SnapshotSection { raw, instance: None });
             }
         }
         let Scan {
@@ -280,8 +269,7 @@ impl Scan<'_> {
             Payload::ComponentInstanceSection(section) => {
                 for instance in section {
                     if let ComponentInstance::Instantiate { component_index, .. } = instance? {
-                        self.instantiations
-                            .push((component_index, self.wrapper.instances));
+                        self.instantiations.push((component_index, self.wrapper.instances));
                     }
                     self.define(ComponentExternalKind::Instance);
                 }
@@ -357,9 +345,7 @@ impl InstanceReader<'_> {
             .instance
             .get_export(&mut *self.store, Some(&parent), function)
             .ok_or_else(absent_error)?;
-        let function = self
-            .instance
-            .get_typed_func::<(), (R,)>(&mut *self.store, index)?;
+        let function = self.instance.get_typed_func::<(), (R,)>(&mut *self.store, index)?;
         Ok(function.call_async(&mut *self.store, ()).await?.0)
     }
 }

@@ -146,9 +146,7 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
     for (payload, raw) in &sections {
         match payload {
             Payload::DataSection(_) => template.section(&segments),
-            Payload::DataCountSection { .. } => template.section(&DataCountSection {
-                count: segments.len(),
-            }),
+            Payload::DataCountSection { .. } => template.section(&DataCountSection { count: segments.len() }),
             _ => template.section(raw),
         };
     }
@@ -248,9 +246,8 @@ mod tests {
     #[test]
     fn snapshots_that_differ_only_in_data_have_equal_templates() {
         let snapshot = |data: &str| {
-            let text = format!(
-                "(component (core module (memory 3) (func (export \"f\") (data.drop 0)) (data \"\") {data}))"
-            );
+            let text =
+                format!("(component (core module (memory 3) (func (export \"f\") (data.drop 0)) (data \"\") {data}))");
             SnapshotTemplate::new(&wat(&text)).unwrap()
         };
         let one = snapshot(r#"(data (i32.const 16) "one") (data (i32.const 17) "x")"#);

@@ -190,12 +190,7 @@ pub(crate) fn out_of_time() -> wasmtime::Error {
 }
 
 impl ResourceLimiter for StoreMemory {
-    fn memory_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
             // The memory has reached the maximum that the module itself declares, which is not an error of the host.
             return Ok(false);
@@ -214,12 +209,7 @@ impl ResourceLimiter for StoreMemory {
         Ok(true)
     }
 
-    fn table_growing(
-        &mut self,
-        _current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
         if desired > per_call::TABLE_ELEMENTS {
             return Err(Violation::error(
                 FailureKind::Memory,

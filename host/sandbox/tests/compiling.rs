@@ -76,11 +76,7 @@ fn children() -> usize {
 /// One test contains all checks, because it counts the child processes of the whole test program.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compiler_is_stopped_at_its_limits() {
-    let error = refusal(
-        &sandbox(64 << 20, Duration::from_secs(600)),
-        multiplying(1, 200_000),
-    )
-    .await;
+    let error = refusal(&sandbox(64 << 20, Duration::from_secs(600)), multiplying(1, 200_000)).await;
     assert!(
         matches!(&error, Error::CompileLimit(what) if what == "67108864 bytes of memory"),
         "{error}"

@@ -77,9 +77,7 @@ impl EventSignal {
                 // A program may write to other files in a watched directory all the time, such as log files. Their
                 // names show that they are not watched, so the slower check with `canonicalize` is skipped for them.
                 if !is_selected_file(path, watched_paths.extensions)
-                    && !path
-                        .file_name()
-                        .is_some_and(|name| watched_paths.names.contains(name))
+                    && !path.file_name().is_some_and(|name| watched_paths.names.contains(name))
                 {
                     return false;
                 }
@@ -87,8 +85,7 @@ impl EventSignal {
                 let is_watched = |directory: PathBuf| {
                     let file = directory.join(path.file_name().unwrap_or_default());
                     watched_paths.paths.contains(&file)
-                        || watched_paths.paths.contains(&directory)
-                            && is_selected_file(&file, watched_paths.extensions)
+                        || watched_paths.paths.contains(&directory) && is_selected_file(&file, watched_paths.extensions)
                 };
                 directory.is_some_and(is_watched)
             });
@@ -105,8 +102,7 @@ impl EventSignal {
             if let Ok(target) = path.canonicalize() {
                 let directories = trail::directories(path).into_iter();
                 let resolved_directories = directories.filter_map(|directory| directory.canonicalize().ok());
-                resolved_paths
-                    .extend(resolved_directories.filter(|directory| directory.starts_with(&target)));
+                resolved_paths.extend(resolved_directories.filter(|directory| directory.starts_with(&target)));
                 resolved_paths.insert(target);
             } else if let Some(Ok(directory)) = path.parent().map(Path::canonicalize) {
                 resolved_paths.insert(directory.join(path.file_name().unwrap_or_default()));
@@ -260,10 +256,7 @@ mod tests {
         for (kind, expected) in [
             (EventKind::Access(AccessKind::Open(AccessMode::Any)), None),
             (EventKind::Access(AccessKind::Close(AccessMode::Read)), None),
-            (
-                EventKind::Access(AccessKind::Close(AccessMode::Write)),
-                Some(true),
-            ),
+            (EventKind::Access(AccessKind::Close(AccessMode::Write)), Some(true)),
             (EventKind::Create(CreateKind::File), Some(false)),
             (EventKind::Create(CreateKind::Folder), Some(false)),
             (EventKind::Modify(ModifyKind::Name(RenameMode::To)), Some(true)),

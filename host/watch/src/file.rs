@@ -71,11 +71,7 @@ pub fn append(path: &Path) -> io::Result<File> {
 ///
 /// Fails if the file cannot be created, with [`io::ErrorKind::AlreadyExists`] if the path exists.
 pub fn create_private(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Waits until the creation, renaming and removal of files in a directory have been written to disk.
@@ -104,8 +100,7 @@ pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metad
         let before = file.metadata()?;
         let bytes = read_from(&mut file, &before, limit)?;
         let after = file.metadata()?;
-        if Stamp::from_metadata(&before) == Stamp::from_metadata(&after) && bytes.len() as u64 == after.len()
-        {
+        if Stamp::from_metadata(&before) == Stamp::from_metadata(&after) && bytes.len() as u64 == after.len() {
             return Ok((bytes, after));
         }
     }
@@ -285,9 +280,6 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         let large = File::create(&path).unwrap();
         large.set_len(1 << 40).unwrap();
-        assert_eq!(
-            read(&path, 1 << 20).unwrap_err().kind(),
-            io::ErrorKind::FileTooLarge
-        );
+        assert_eq!(read(&path, 1 << 20).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 }

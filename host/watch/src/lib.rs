@@ -97,11 +97,7 @@ impl Watch {
         Self::with_opener(fingerprint, config, directory_watches::open)
     }
 
-    fn with_opener(
-        fingerprint: Fingerprint,
-        config: WatchConfig,
-        open: directory_watches::OpenWatcher,
-    ) -> Self {
+    fn with_opener(fingerprint: Fingerprint, config: WatchConfig, open: directory_watches::OpenWatcher) -> Self {
         let signal = Arc::new(EventSignal::default());
         Self {
             config,
@@ -187,10 +183,7 @@ impl Watch {
                     (self.config.debounce, self.config.debounce)
                 };
                 let quiet_deadline = (Instant::now() + pause).min(started + patience * PATIENCE);
-                if timeout_at(quiet_deadline, self.signal.notify.notified())
-                    .await
-                    .is_err()
-                {
+                if timeout_at(quiet_deadline, self.signal.notify.notified()).await.is_err() {
                     break;
                 }
             }

@@ -93,10 +93,7 @@ async fn a_file_change_is_reported_however_it_is_made() {
             |root| write(root.join("file"), "1"),
             &[|root| {
                 use std::io::Write;
-                let mut file = fs::OpenOptions::new()
-                    .append(true)
-                    .open(root.join("file"))
-                    .unwrap();
+                let mut file = fs::OpenOptions::new().append(true).open(root.join("file")).unwrap();
                 file.write_all(b"2").unwrap();
             }],
         ),
@@ -223,9 +220,7 @@ async fn writes_that_leave_the_content_the_same_are_not_reported() {
         ("read", |root| {
             fs::read(root.join("file")).unwrap();
         }),
-        ("written with what was there", |root| {
-            write(root.join("file"), "1")
-        }),
+        ("written with what was there", |root| write(root.join("file"), "1")),
         ("touched", |root| {
             let file = fs::File::options().append(true).open(root.join("file")).unwrap();
             file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
@@ -319,10 +314,7 @@ async fn a_change_to_an_open_file_is_reported_after_the_last_write() {
     let directory = TempDir::new().unwrap();
     let [file, scratch] = ["file", "scratch"].map(|name| directory.path().join(name));
     let paths = [file.clone(), scratch.clone()];
-    let hold_config = WatchConfig {
-        hold: NEVER,
-        ..NOTICED
-    };
+    let hold_config = WatchConfig { hold: NEVER, ..NOTICED };
     let mut watch = Watch::since(Fingerprint::read(paths.clone()), hold_config);
     arm(&mut watch, &scratch).await;
     for step in ["made", "written anew"] {
@@ -333,11 +325,7 @@ async fn a_change_to_an_open_file_is_reported_after_the_last_write() {
             writer.write_all(format!("{step}: {half}").as_bytes()).unwrap();
         }
         drop(writer);
-        assert_eq!(
-            next_change(&mut watch).await,
-            std::slice::from_ref(&file),
-            "{step}"
-        );
+        assert_eq!(next_change(&mut watch).await, std::slice::from_ref(&file), "{step}");
         assert_eq!(watch.fingerprint, Fingerprint::read(paths.clone()), "{step}");
     }
     let mut neighbour = fs::File::create(directory.path().join("neighbour")).unwrap();
@@ -362,10 +350,7 @@ async fn files_that_are_still_being_written_are_listed() {
     let directory = TempDir::new().unwrap();
     // Notifications contain the canonical path, so the test compares with that.
     let file = directory.path().canonicalize().unwrap().join("file");
-    let hold_config = WatchConfig {
-        hold: NEVER,
-        ..NOTICED
-    };
+    let hold_config = WatchConfig { hold: NEVER, ..NOTICED };
     let mut watch = Watch::since(Fingerprint::read([file.clone()]), hold_config);
     arm(&mut watch, &file).await;
     let writers = watch.writers();

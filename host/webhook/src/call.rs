@@ -60,9 +60,7 @@ impl WebhookCaller {
             add_trace(request.headers_mut(), trace);
         }
         inject(&span, request.headers_mut());
-        self.exchange(request, accept, &span)
-            .instrument(span.clone())
-            .await
+        self.exchange(request, accept, &span).instrument(span.clone()).await
     }
 
     async fn exchange(
@@ -159,10 +157,7 @@ impl WebhookCaller {
             return tls::failure(&alert, &self.endpoint.to_string(), self.endpoint.host());
         }
         if let Some(error) = find::<TooManyInformational>(error) {
-            return Failure::new(
-                FailureKind::InvalidResponse,
-                format!("{}: {error}", self.endpoint),
-            );
+            return Failure::new(FailureKind::InvalidResponse, format!("{}: {error}", self.endpoint));
         }
         let (kind, problem) = match find::<hyper::Error>(error) {
             Some(error) if error.is_parse() => (

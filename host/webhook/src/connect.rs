@@ -15,8 +15,7 @@ use tower::{ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{AddressOverrides, tls};
 
-pub(crate) type Connector =
-    BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, Failure>;
+pub(crate) type Connector = BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, Failure>;
 
 pub(crate) fn connector(tls: ClientConfig, resolve: Arc<AddressOverrides>, limit: Duration) -> Connector {
     let mut tcp = tcp_connector();
@@ -53,9 +52,7 @@ pub(crate) fn connector(tls: ClientConfig, resolve: Arc<AddressOverrides>, limit
                 Ok(Ok(stream)) => Ok(limit_informational(stream)),
                 Ok(Err(error)) => Err(match error.downcast::<Failure>() {
                     Ok(failure) => *failure,
-                    Err(error) => {
-                        tls::handshake_failure(&*error, authority(&uri), uri.host().unwrap_or_default())
-                    }
+                    Err(error) => tls::handshake_failure(&*error, authority(&uri), uri.host().unwrap_or_default()),
                 }),
                 Err(_) => Err(Failure::new(
                     FailureKind::Unreachable,

@@ -151,12 +151,10 @@ fn check_host(host: &str) -> Result<(), Error> {
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
         .unwrap_or(host);
-    ServerName::try_from(name)
-        .map(|_| ())
-        .map_err(|source| Error::Host {
-            host: host.to_owned(),
-            source,
-        })
+    ServerName::try_from(name).map(|_| ()).map_err(|source| Error::Host {
+        host: host.to_owned(),
+        source,
+    })
 }
 
 #[cfg(test)]
@@ -207,12 +205,7 @@ mod tests {
                 "https://me:secret@hooks.example.com/",
                 Err("user and password"),
             ),
-            (
-                "fragment",
-                review(),
-                "https://hooks.example.com/#a",
-                Err("fragment"),
-            ),
+            ("fragment", review(), "https://hooks.example.com/#a", Err("fragment")),
             (
                 "other scheme",
                 review(),

@@ -9,10 +9,7 @@ pub enum Error {
     #[error("webhook service path `{path}`: {reason}")]
     Path { path: String, reason: String },
     #[error("`{host}` is not a valid host name: {source}")]
-    Host {
-        host: String,
-        source: InvalidDnsNameError,
-    },
+    Host { host: String, source: InvalidDnsNameError },
     #[error(
         "webhook service `{service}` has no caBundle; put the base64 of the PEM of its CA there \
          (`admittance certs` prints such a line)"

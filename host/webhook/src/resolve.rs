@@ -28,9 +28,7 @@ impl Address {
 impl AddressOverrides {
     /// Creates the overrides from pairs of a host name and an address, `HOST:PORT`. If the host of an address is a
     /// name, it is looked up in DNS, not in these overrides.
-    pub fn parse<H: AsRef<str>, A: AsRef<str>>(
-        entries: impl IntoIterator<Item = (H, A)>,
-    ) -> Result<Self, Error> {
+    pub fn parse<H: AsRef<str>, A: AsRef<str>>(entries: impl IntoIterator<Item = (H, A)>) -> Result<Self, Error> {
         entries
             .into_iter()
             .map(|(host, address)| {
@@ -89,9 +87,7 @@ mod tests {
         ] {
             assert_eq!(Address::parse(text).is_some(), ok, "{text}");
         }
-        let error = AddressOverrides::parse([("a.b", "nowhere")])
-            .unwrap_err()
-            .to_string();
+        let error = AddressOverrides::parse([("a.b", "nowhere")]).unwrap_err().to_string();
         assert!(error.contains("`a.b`") && error.contains("`nowhere`"), "{error}");
     }
 

@@ -6,11 +6,7 @@ use bytes::Bytes;
 
 use crate::call::WebhookCaller;
 
-pub(crate) async fn call(
-    caller: &WebhookCaller,
-    request: &Request,
-    deadline: Deadline,
-) -> Result<Response, Failure> {
+pub(crate) async fn call(caller: &WebhookCaller, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
     let Some(object) = &request.object else {
         return Err(Failure::new(
             FailureKind::Error,
@@ -24,13 +20,9 @@ pub(crate) async fn call(
     let body = Bytes::copy_from_slice(object.text().as_bytes());
     // Like the BCS driver, accepts no status except 200.
     let reply = caller
-        .post(
-            caller.endpoint.uri(None),
-            &[],
-            request.trace.as_ref(),
-            body,
-            |status| status.as_u16() == 200,
-        )
+        .post(caller.endpoint.uri(None), &[], request.trace.as_ref(), body, |status| {
+            status.as_u16() == 200
+        })
         .await?;
     let endpoint = caller.endpoint.to_string();
     let object = offload(reply.len(), deadline, move || read(&reply, &endpoint)).await??;

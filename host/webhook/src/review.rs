@@ -4,9 +4,7 @@
 //! contrast, kube-apiserver creates a new `uid` for every call. This makes no difference to a webhook, which only
 //! copies the `uid` to its response.
 
-use admittance_admission::{
-    Deadline, Failure, Request, Response, ReviewVersion, offload, read_response, write_review,
-};
+use admittance_admission::{Deadline, Failure, Request, Response, ReviewVersion, offload, read_response, write_review};
 use http::{HeaderValue, StatusCode, header};
 
 use crate::call::{FailedCall, WebhookCaller};

@@ -40,11 +40,9 @@ pub(crate) fn handshake_failure(error: &(dyn StdError + 'static), authority: &st
         return failure(error, authority, host);
     }
     match find::<io::Error>(error) {
-        Some(error) if error.kind() == io::ErrorKind::UnexpectedEof => no_connection(
-            authority,
-            host,
-            "the server closed the connection during the handshake",
-        ),
+        Some(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            no_connection(authority, host, "the server closed the connection during the handshake")
+        }
         _ => no_connection(authority, host, &error.to_string()),
     }
 }
@@ -97,9 +95,6 @@ mod tests {
         );
         let broken = [CertificateDer::from(vec![1, 2, 3])];
         let broken = client_config(Some(&broken), true).unwrap_err().to_string();
-        assert!(
-            broken.starts_with("caBundle: certificate 1 cannot be used"),
-            "{broken}"
-        );
+        assert!(broken.starts_with("caBundle: certificate 1 cannot be used"), "{broken}");
     }
 }

@@ -1,8 +1,6 @@
 use std::sync::Arc;
 
-use admittance_admission::{
-    Deadline, Failure, Hook, Protocol, Request, Response, ServiceNaming, WebhookTarget,
-};
+use admittance_admission::{Deadline, Failure, Hook, Protocol, Request, Response, ServiceNaming, WebhookTarget};
 use async_trait::async_trait;
 
 use crate::{

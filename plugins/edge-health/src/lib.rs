@@ -83,12 +83,9 @@ impl Plugin for EdgeHealth {
             ("", "v1", "Endpoints", Operation::Create | Operation::Update) => {
                 endpoints::patch(request, &mut LookedUpNodes::from_cluster(self.reachability))?
             }
-            (
-                "discovery.k8s.io",
-                "v1" | "v1beta1",
-                "EndpointSlice",
-                Operation::Create | Operation::Update,
-            ) => slices::patch(request, &mut LookedUpNodes::from_cluster(self.reachability))?,
+            ("discovery.k8s.io", "v1" | "v1beta1", "EndpointSlice", Operation::Create | Operation::Update) => {
+                slices::patch(request, &mut LookedUpNodes::from_cluster(self.reachability))?
+            }
             _ => Patch::new(),
         };
         Ok(Response::patch(patch))

@@ -39,8 +39,7 @@ impl<'r> LookedUpNodes<'r> {
         let node = (self.look_up)(name)
             .map_err(|error| Error::other(format!("the Node \"{name}\" cannot be looked up: {error}")))?;
         let is_presumed_reachable = node.is_some_and(|node| self.reachability.is_presumed_reachable(&node));
-        self.presumed_reachable
-            .insert(name.clone(), is_presumed_reachable);
+        self.presumed_reachable.insert(name.clone(), is_presumed_reachable);
         Ok(is_presumed_reachable)
     }
 }

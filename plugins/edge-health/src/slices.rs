@@ -41,22 +41,16 @@ struct Topology<'a> {
 pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut LookedUpNodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let has_topology = request.kind().version == "v1beta1";
-    let endpoints = request
-        .object::<EndpointSlice<'r>>()?
-        .and_then(|slice| slice.endpoints);
+    let endpoints = request.object::<EndpointSlice<'r>>()?.and_then(|slice| slice.endpoints);
     for (index, endpoint) in endpoints.iter().flatten().enumerate() {
         let Some(endpoint) = endpoint else { continue };
         let Some(conditions) = endpoint.conditions.filter(EndpointConditions::can_become_ready) else {
             continue;
         };
-        let node = endpoint
-            .node_name
-            .as_ref()
-            .filter(|name| !name.is_empty())
-            .or_else(|| {
-                let topology = endpoint.topology.as_ref().filter(|_| has_topology)?;
-                topology.hostname.as_ref()
-            });
+        let node = endpoint.node_name.as_ref().filter(|name| !name.is_empty()).or_else(|| {
+            let topology = endpoint.topology.as_ref().filter(|_| has_topology)?;
+            topology.hostname.as_ref()
+        });
         if !nodes.is_presumed_reachable(node)? {
             continue;
         }

@@ -69,9 +69,7 @@ fn the_plugin_declares_node_lookups_and_its_resources() {
         .iter()
         .flat_map(|rule| {
             let at = format!("{}/{}", rule.api_groups.join(","), rule.api_versions.join(","));
-            rule.resources
-                .iter()
-                .map(move |resource| format!("{at}/{resource}"))
+            rule.resources.iter().map(move |resource| format!("{at}/{resource}"))
         })
         .collect();
     assert_eq!(
@@ -142,11 +140,7 @@ fn the_control_plane_is_queried_only_if_the_outcome_depends_on_it() {
             false,
         ),
         ("a DELETE", testing::delete(&waiting), false),
-        (
-            "a subresource",
-            testing::create(&waiting).subresource("status"),
-            false,
-        ),
+        ("a subresource", testing::create(&waiting).subresource("status"), false),
         (
             "another kind",
             testing::create(
@@ -165,9 +159,7 @@ fn the_control_plane_is_queried_only_if_the_outcome_depends_on_it() {
         match request.admit(&plugin) {
             Ok(outcome) => assert!(!asks && outcome.patch().is_none(), "{name}: {outcome:?}"),
             Err(error) => assert!(
-                asks && error
-                    .to_string()
-                    .starts_with("the Node \"lost\" cannot be looked up: "),
+                asks && error.to_string().starts_with("the Node \"lost\" cannot be looked up: "),
                 "{name}: {error}"
             ),
         }

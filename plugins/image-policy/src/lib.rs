@@ -169,17 +169,11 @@ impl ImagePolicy {
                 Ok(reference) => self.find_violation(&reference),
                 // The rewritten reference consists of a valid prefix and the rest of a valid reference. So the only
                 // possible mistake is that it is too long.
-                Err(why) => Some(format!(
-                    "cannot be used: {why}; shorten the name, or change `rewrites`"
-                )),
+                Err(why) => Some(format!("cannot be used: {why}; shorten the name, or change `rewrites`")),
             },
         };
         if let Some(reason) = problem {
-            let mut violation = format!(
-                "{}: image \"{}\" ",
-                field_path(&image.path(spec)),
-                image.reference
-            );
+            let mut violation = format!("{}: image \"{}\" ", field_path(&image.path(spec)), image.reference);
             if let Some(rewritten) = &rewritten_text {
                 let _ = write!(violation, "(rewritten to \"{rewritten}\") ");
             }
@@ -200,8 +194,7 @@ impl ImagePolicy {
         if let Some(allowed) = &self.allowed
             && !allowed.iter().any(|prefix| image.has_prefix(prefix))
         {
-            let mut message =
-                String::from("is from a registry that is not listed in allowedRegistries; use one of ");
+            let mut message = String::from("is from a registry that is not listed in allowedRegistries; use one of ");
             for (index, prefix) in allowed.iter().enumerate() {
                 let separator = if index == 0 { "" } else { ", " };
                 let _ = write!(message, "{separator}\"{prefix}\"");
@@ -209,9 +202,7 @@ impl ImagePolicy {
             return Some(message);
         }
         if self.require_digest && !image.has_digest() {
-            return Some(
-                "has no digest, which requireDigest requires; pin it with \"@sha256:...\"".to_owned(),
-            );
+            return Some("has no digest, which requireDigest requires; pin it with \"@sha256:...\"".to_owned());
         }
         if self.refuse_latest && image.is_latest() {
             return Some(
@@ -258,23 +249,17 @@ impl PodImage<'_> {
 }
 
 fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = PodImage<'t>> {
-    let containers = template
-        .container_lists()
-        .into_iter()
-        .flat_map(|(list, containers)| {
-            containers
-                .iter()
-                .enumerate()
-                .filter_map(move |(index, container)| {
-                    let (name, reference) = (container.name.as_deref(), container.image.as_deref()?);
-                    Some(PodImage {
-                        image_list: ImageList::Containers(list),
-                        index,
-                        name,
-                        reference,
-                    })
-                })
-        });
+    let containers = template.container_lists().into_iter().flat_map(|(list, containers)| {
+        containers.iter().enumerate().filter_map(move |(index, container)| {
+            let (name, reference) = (container.name.as_deref(), container.image.as_deref()?);
+            Some(PodImage {
+                image_list: ImageList::Containers(list),
+                index,
+                name,
+                reference,
+            })
+        })
+    });
     let volumes = template
         .volumes
         .iter()

@@ -270,9 +270,7 @@ fn is_registry(registry: &str) -> bool {
         !label.is_empty()
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     })
 }
 
@@ -294,9 +292,7 @@ fn is_path_component(component: &str) -> bool {
             .all(|&byte| is_word(byte) || matches!(byte, b'.' | b'_' | b'-'))
         && component
             .split(|c: char| c.is_ascii_alphanumeric())
-            .all(|separator| {
-                matches!(separator, "" | "." | "_" | "__") || separator.bytes().all(|b| b == b'-')
-            })
+            .all(|separator| matches!(separator, "" | "." | "_" | "__") || separator.bytes().all(|b| b == b'-'))
 }
 
 /// Returns whether a name is the identifier of a local image, which consists of 64 hexadecimal digits.
@@ -311,9 +307,7 @@ fn is_tag(tag: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     tag.len() <= 128
         && tag.bytes().next().is_some_and(is_word)
-        && tag
-            .bytes()
-            .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
+        && tag.bytes().all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
 /// Returns whether a text is a digest, such as `sha256:` and 64 digits. A digest with an unknown algorithm must have 32
@@ -333,8 +327,7 @@ fn is_digest(digest: &str) -> bool {
             .bytes()
             .all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'))
         && algorithm.split(['+', '.', '_', '-']).all(|part| {
-            part.starts_with(|c: char| c.is_ascii_alphabetic())
-                && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
         })
 }
 
@@ -425,11 +418,7 @@ mod tests {
             (&pinned, false),
             (&both, false),
         ] {
-            assert_eq!(
-                Reference::parse(text).expect(text).is_latest(),
-                expected,
-                "{text}"
-            );
+            assert_eq!(Reference::parse(text).expect(text).is_latest(), expected, "{text}");
         }
     }
 
@@ -467,11 +456,7 @@ mod tests {
         ] {
             let reference = Reference::parse(image).expect(image);
             let prefix = ReferencePrefix::parse(prefix).expect(prefix);
-            assert_eq!(
-                reference.is_under_any_port(&prefix),
-                expected,
-                "{image} under {prefix}"
-            );
+            assert_eq!(reference.is_under_any_port(&prefix), expected, "{image} under {prefix}");
         }
     }
 
@@ -482,12 +467,7 @@ mod tests {
         let table = [
             ("nginx", "docker.io", "m.io/hub", Some("m.io/hub/library/nginx")),
             ("nginx:1", "docker.io/library", "m.io", Some("m.io/nginx:1")),
-            (
-                "nginx:1",
-                "docker.io/library/nginx",
-                "m.io/web",
-                Some("m.io/web:1"),
-            ),
+            ("nginx:1", "docker.io/library/nginx", "m.io/web", Some("m.io/web:1")),
             (&pinned, "docker.io", "m.io/hub/", Some(moved.as_str())),
             ("a.io/b", "docker.io", "m.io", None),
         ];

@@ -35,10 +35,7 @@ pub(crate) struct RegistryRewrite {
     pub(crate) to: ReferencePrefix,
 }
 
-pub(crate) fn rewrites(
-    rewrites: &BTreeMap<String, String>,
-    errors: &mut SettingsErrors,
-) -> Vec<RegistryRewrite> {
+pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut SettingsErrors) -> Vec<RegistryRewrite> {
     let mut parsed_rewrites = Vec::new();
     for (from, to) in rewrites {
         let mut prefix = |text: &str| {
@@ -47,21 +44,12 @@ pub(crate) fn rewrites(
                 .ok()
         };
         if let (Some(from_prefix), Some(to)) = (prefix(from), prefix(to)) {
-            parsed_rewrites.push((
-                from,
-                RegistryRewrite {
-                    from: from_prefix,
-                    to,
-                },
-            ));
+            parsed_rewrites.push((from, RegistryRewrite { from: from_prefix, to }));
         }
     }
     for (key, rewrite) in &parsed_rewrites {
         // If another rule covers the result of this rule, the image would be rewritten twice. This is a mistake.
-        if let Some((other, _)) = parsed_rewrites
-            .iter()
-            .find(|(_, other)| other.from.covers(&rewrite.to))
-        {
+        if let Some((other, _)) = parsed_rewrites.iter().find(|(_, other)| other.from.covers(&rewrite.to)) {
             errors.push(
                 pointer!["rewrites", *key],
                 format!(
@@ -80,8 +68,7 @@ pub(crate) fn rewrites(
             );
         }
     }
-    let mut rewrites: Vec<RegistryRewrite> =
-        parsed_rewrites.into_iter().map(|(_, rewrite)| rewrite).collect();
+    let mut rewrites: Vec<RegistryRewrite> = parsed_rewrites.into_iter().map(|(_, rewrite)| rewrite).collect();
     rewrites.sort_by_key(|rewrite| std::cmp::Reverse(rewrite.from.specificity()));
     rewrites
 }

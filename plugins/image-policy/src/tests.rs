@@ -19,41 +19,25 @@ fn pod(image: &str) -> Value {
 fn each_rule_rewrites_or_refuses_an_image() {
     let pinned = format!("nginx:1@{SHA}");
     let mirrored = format!("m.io/hub/library/nginx:1@{SHA}");
-    let rewrites =
-        json!({"rewrites": {"docker.io/": "m.io/hub/", "docker.io/team": "t.io", "a.io:5000": "b.io"}});
+    let rewrites = json!({"rewrites": {"docker.io/": "m.io/hub/", "docker.io/team": "t.io", "a.io:5000": "b.io"}});
     let mirror_only = json!({"rewrites": {"docker.io": "m.io/hub"}, "allowedRegistries": ["m.io"]});
     let table: [(&str, Value, &str, Result<&str, &str>); 22] = [
         ("no rule", json!({}), "nginx", Ok("nginx")),
-        (
-            "no rule, malformed",
-            json!({}),
-            "NOT an image",
-            Ok("NOT an image"),
-        ),
+        ("no rule, malformed", json!({}), "NOT an image", Ok("NOT an image")),
         (
             "a rewrite alone, malformed",
             rewrites.clone(),
             "NOT an image",
             Ok("NOT an image"),
         ),
-        (
-            "rewritten",
-            rewrites.clone(),
-            "nginx",
-            Ok("m.io/hub/library/nginx"),
-        ),
+        ("rewritten", rewrites.clone(), "nginx", Ok("m.io/hub/library/nginx")),
         (
             "rewritten with tag and digest",
             rewrites.clone(),
             &pinned,
             Ok(&mirrored),
         ),
-        (
-            "the longest rewrite",
-            rewrites.clone(),
-            "team/a:1",
-            Ok("t.io/a:1"),
-        ),
+        ("the longest rewrite", rewrites.clone(), "team/a:1", Ok("t.io/a:1")),
         ("with a port", rewrites.clone(), "a.io:5000/x", Ok("b.io/x")),
         ("another port", rewrites.clone(), "a.io:5001/x", Ok("a.io:5001/x")),
         (
@@ -74,12 +58,7 @@ fn each_rule_rewrites_or_refuses_an_image() {
             "x.io/a",
             Err("is not listed in allowedRegistries; use one of \"m.io\""),
         ),
-        (
-            "a lookalike",
-            mirror_only,
-            "m.io.x.io/a",
-            Err("allowedRegistries"),
-        ),
+        ("a lookalike", mirror_only, "m.io.x.io/a", Err("allowedRegistries")),
         (
             "allowed by path",
             json!({"allowedRegistries": ["a.io/team"]}),
@@ -110,12 +89,7 @@ fn each_rule_rewrites_or_refuses_an_image() {
             "y.io/a",
             Ok("y.io/a"),
         ),
-        (
-            "no tag",
-            json!({"refuseLatest": true}),
-            "nginx",
-            Err("refuseLatest"),
-        ),
+        ("no tag", json!({"refuseLatest": true}), "nginx", Err("refuseLatest")),
         (
             "latest",
             json!({"refuseLatest": true}),
@@ -146,11 +120,7 @@ fn each_rule_rewrites_or_refuses_an_image() {
         match expected {
             Ok(after) => {
                 assert_eq!(outcome.denial(), None, "{name}");
-                assert_eq!(
-                    outcome.at("/spec/containers/0/image"),
-                    Some(&json!(after)),
-                    "{name}"
-                );
+                assert_eq!(outcome.at("/spec/containers/0/image"), Some(&json!(after)), "{name}");
                 assert_eq!(
                     outcome.patch().is_some(),
                     image != after,
@@ -188,8 +158,7 @@ fn all_violations_are_in_one_message() {
         "ephemeralContainers": [{"name": "d", "image": ""}],
         "volumes": [{"name": "v", "image": {"reference": "x.io/v:1"}}, {"name": "w", "emptyDir": {}}],
     }}}});
-    let settings =
-        json!({"refuseLatest": true, "refusedRegistries": ["x.io"], "rewrites": {"docker.io": "m.io"}});
+    let settings = json!({"refuseLatest": true, "refusedRegistries": ["x.io"], "rewrites": {"docker.io": "m.io"}});
     let outcome = run(&settings, testing::create(object));
     let message = &outcome.denial().expect("it breaks rules").message;
     let lines: Vec<&str> = message.lines().collect();
@@ -238,26 +207,13 @@ fn images_are_rewritten_in_every_field_of_every_kind() {
             json!({"spec": {"jobTemplate": {"spec": template}}}),
             "/spec/jobTemplate/spec/template/spec",
         ),
-        (
-            "v4",
-            "application",
-            json!({"spec": template}),
-            "/spec/template/spec",
-        ),
-        (
-            "v4",
-            "deployment",
-            json!({"spec": template}),
-            "/spec/template/spec",
-        ),
+        ("v4", "application", json!({"spec": template}), "/spec/template/spec"),
+        ("v4", "deployment", json!({"spec": template}), "/spec/template/spec"),
     ];
     for (api_version, kind, mut object, spec) in table {
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.into();
-        let outcome = run(
-            &json!({"rewrites": {"docker.io": "m.io"}}),
-            testing::create(&object),
-        );
+        let outcome = run(&json!({"rewrites": {"docker.io": "m.io"}}), testing::create(&object));
         for (path, expected) in [
             ("containers/0/image", "m.io/library/nginx:1"),
             ("initContainers/0/image", "m.io/team/c:1"),
@@ -421,10 +377,7 @@ fn every_mistake_in_the_settings_is_reported() {
             json!({"rewrites": {"a.io": "m.io", "a.io/": "m.io"}}),
             &[("/rewrites/a.io~1", "the same as \"a.io\"")],
         ),
-        (
-            json!({"refuseLatset": true}),
-            &[("/refuseLatset", "unknown field")],
-        ),
+        (json!({"refuseLatset": true}), &[("/refuseLatset", "unknown field")]),
     ];
     for (settings, expected) in table {
         let errors = testing::configure::<ImagePolicy>(&settings).expect_err("they are wrong");
@@ -442,12 +395,8 @@ fn the_plugin_declares_its_settings_schema_and_its_resources() {
     assert_eq!(description.name, "image-policy");
     assert!(description.mutates && !description.summary.is_empty() && description.capabilities.is_empty());
     let schema: Value =
-        admittance_sdk::serde_json::from_str(&description.settings_schema.expect("there is one"))
-            .expect("it is JSON");
-    assert_eq!(
-        schema.pointer("/properties/refuseLatest/type"),
-        Some(&json!("boolean"))
-    );
+        admittance_sdk::serde_json::from_str(&description.settings_schema.expect("there is one")).expect("it is JSON");
+    assert_eq!(schema.pointer("/properties/refuseLatest/type"), Some(&json!("boolean")));
     assert_eq!(schema.get("additionalProperties"), Some(&json!(false)));
     assert!(
         description

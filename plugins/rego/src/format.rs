@@ -117,9 +117,7 @@ impl SprintfArgument {
     fn from_value(value: &Value) -> Self {
         match value {
             Value::String(text) => Self::Text(text.to_string()),
-            Value::Number(number) if number.is_integer() => {
-                Self::Int(value.to_json_str().unwrap_or_default())
-            }
+            Value::Number(number) if number.is_integer() => Self::Int(value.to_json_str().unwrap_or_default()),
             Value::Number(number) => number
                 .as_f64()
                 .map_or_else(|| Self::Text(value_text(value)), Self::Float),
@@ -206,14 +204,8 @@ impl VerbFormat {
             'v' if self.sharp => Some(quoted(&cut)),
             'v' | 's' => Some(cut),
             'q' => Some(quoted(&cut)),
-            'x' => Some(
-                cut.bytes()
-                    .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}")),
-            ),
-            'X' => Some(
-                cut.bytes()
-                    .fold(String::new(), |hex, byte| format!("{hex}{byte:02X}")),
-            ),
+            'x' => Some(cut.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))),
+            'X' => Some(cut.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02X}"))),
             _ => None,
         }
     }
@@ -230,8 +222,7 @@ impl VerbFormat {
             'X' => format!("{}{:X}", if self.sharp { "0X" } else { "" }, magnitude()?),
             'c' => return char::from_u32(u32::try_from(small()?).ok()?).map(String::from),
             'q' => {
-                return char::from_u32(u32::try_from(small()?).ok()?)
-                    .map(|character| format!("'{character}'"));
+                return char::from_u32(u32::try_from(small()?).ok()?).map(|character| format!("'{character}'"));
             }
             'U' => return Some(format!("U+{:04X}", magnitude()?)),
             _ => return None,
@@ -345,11 +336,7 @@ mod tests {
         for (format, arguments, expected) in [
             ("%v and %v", r#"["a", 1]"#, "a and 1"),
             ("%s", r#"[["a", 1, null, true]]"#, r#"["a", 1, null, true]"#),
-            (
-                "%v",
-                r#"[{"b": "x\"y", "a": [1.5]}]"#,
-                r#"{"a": [1.5], "b": "x\"y"}"#,
-            ),
+            ("%v", r#"[{"b": "x\"y", "a": [1.5]}]"#, r#"{"a": [1.5], "b": "x\"y"}"#),
             ("%d%%", "[50]", "50%"),
             ("%5d|%-5d|%05d|%+d", "[42, 42, -42, 42]", "   42|42   |-0042|+42"),
             (
@@ -373,12 +360,7 @@ mod tests {
             ("100", "[]", "100"),
         ] {
             let argument_list = value(arguments);
-            let arguments: Vec<Value> = argument_list
-                .as_array()
-                .expect("a list")
-                .iter()
-                .cloned()
-                .collect();
+            let arguments: Vec<Value> = argument_list.as_array().expect("a list").iter().cloned().collect();
             assert_eq!(sprintf(format, &arguments), expected, "{format}");
         }
     }

@@ -37,9 +37,7 @@ pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
         let (part, other_part) = (one.get(at), other.get(other_at));
         let next = |part: &GlobPart, at: usize| if part.is_repeated { at } else { at + 1 };
         let advanced_state = match (part, other_part) {
-            (Some(part), Some(other)) if part.overlaps(other) => {
-                Some((next(part, at), next(other, other_at), true))
-            }
+            (Some(part), Some(other)) if part.overlaps(other) => Some((next(part, at), next(other, other_at), true)),
             _ => None,
         };
         let skipped_state = part
@@ -108,11 +106,7 @@ fn set(rest: &mut Peekable<Chars<'_>>) -> Option<Vec<(char, char)>> {
                 can_begin = false;
             }
             character => {
-                let character = if character == '\\' {
-                    rest.next()?
-                } else {
-                    character
-                };
+                let character = if character == '\\' { rest.next()? } else { character };
                 ranges.push((character, character));
                 can_begin = true;
             }
@@ -132,11 +126,7 @@ mod tests {
             ("pqrs", &[".qrs", "p.rs", "pq.s", "pqr."], Some(true)),
             (".*", &["asdklfj", "a", r"\*"], Some(true)),
             ("d*", &["[abcd][abcd]", "d[a-z]+", ".....", "[d]*"], Some(true)),
-            (
-                "[a-p]+",
-                &["[p-z]+", "apapapaapapapap", ".*", "abcdefgh*"],
-                Some(true),
-            ),
+            ("[a-p]+", &["[p-z]+", "apapapaapapapap", ".*", "abcdefgh*"], Some(true)),
             (
                 "abcd[a-c]z+",
                 &["abcd[b-d][yz]*", "abcdazzzz", "abcdbzzz", "abcdcz"],
@@ -144,11 +134,7 @@ mod tests {
             ),
             (r".*\\", &[".*"], Some(true)),
             (".a.a", &["b.b.", "c.c.", "d.d."], Some(true)),
-            (
-                "a.a.[0-9]+z",
-                &["b.b.b", "a.a.[0-9]*z", "a.a.5z", r"[a-z]*\..*"],
-                None,
-            ),
+            ("a.a.[0-9]+z", &["b.b.b", "a.a.[0-9]*z", "a.a.5z", r"[a-z]*\..*"], None),
             ("abcd", &["lsdfhda", "abcdla", "asdlfk", "ksdfj"], Some(false)),
             ("[a-d]+", &["xyz", "p+", "[e-f]+"], Some(false)),
             ("[0-9]*", &["[a-z]", r"\*"], Some(false)),
@@ -165,9 +151,7 @@ mod tests {
                 }
             }
         }
-        for wrong in [
-            "*", "+a", "a**", "]", "[a", "[-a]", "[b-a]", "[a-]", "[a-b-c]", r"a\",
-        ] {
+        for wrong in ["*", "+a", "a**", "]", "[a", "[-a]", "[b-a]", "[a-]", "[a-b-c]", r"a\"] {
             assert_eq!(have_common_text(wrong, "a"), None, "{wrong}");
             assert_eq!(have_common_text("a", wrong), None, "{wrong}");
         }

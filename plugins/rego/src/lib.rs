@@ -63,18 +63,14 @@ impl Plugin for Rego {
     fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
         let mut errors = SettingsErrors::new();
         if settings.entrypoint.is_some() != settings.constraints.is_empty() {
-            let message =
-                "name the rule that decides, `data.jobs.deny`, or write `constraints` for a template";
+            let message = "name the rule that decides, `data.jobs.deny`, or write `constraints` for a template";
             errors.push(pointer!["entrypoint"], message);
         }
         let mut inventory = Vec::new();
         for (index, kind) in settings.inventory.iter().enumerate() {
             match kind.rsplit_once('/') {
                 Some((api_version, kind)) => inventory.push((api_version.to_owned(), kind.to_owned())),
-                None => errors.push(
-                    pointer!["inventory", index],
-                    "write version and kind, `v1/Service`",
-                ),
+                None => errors.push(pointer!["inventory", index], "write version and kind, `v1/Service`"),
             }
         }
         let (policy, rule) = match policy::compile(&settings) {
@@ -89,8 +85,7 @@ impl Plugin for Rego {
         };
         errors.check()?;
         let texts = || std::iter::once(&settings.rego).chain(&settings.libs);
-        let reads_namespace =
-            texts().any(|text| text.contains("namespaceObject") || text.contains("_unstable"));
+        let reads_namespace = texts().any(|text| text.contains("namespaceObject") || text.contains("_unstable"));
         let constraints = settings.constraints.into_iter().map(|(name, constraint)| {
             let constrained = PreparedConstraint {
                 prefix: constraint.prefix.unwrap_or_else(|| format!("[{name}]")),
@@ -116,9 +111,7 @@ impl Plugin for Rego {
         }
         let constraint = self.constraint()?;
         if request.operation() == Operation::Delete && request.old_object_json().is_none() {
-            return Err(Error::other(
-                "the request deletes an object, and does not contain it",
-            ));
+            return Err(Error::other("the request deletes an object, and does not contain it"));
         }
         let violations = self.evaluate(request, &constraint.parameters, self.objects(request)?)?;
         verdict::of_constraint(constraint, &violations)
@@ -152,19 +145,11 @@ impl Rego {
         })
     }
 
-    fn evaluate(
-        &self,
-        request: &Request,
-        parameters: &Value,
-        objects: PolicyObjects,
-    ) -> Result<Value, Error> {
+    fn evaluate(&self, request: &Request, parameters: &Value, objects: PolicyObjects) -> Result<Value, Error> {
         let mut review = review::from_request(request)?;
         if let Some(namespace) = objects.namespace {
             let unstable = object([("namespace", namespace.clone())]);
-            set(
-                &mut review,
-                [("namespaceObject", namespace), ("_unstable", unstable)],
-            )?;
+            set(&mut review, [("namespaceObject", namespace), ("_unstable", unstable)])?;
         }
         let mut input = object([("parameters", parameters.clone()), ("review", review.clone())]);
         // Only policies with an entry point, as OPA runs them, find the AdmissionReview in `input.request`. Gatekeeper
@@ -203,21 +188,14 @@ impl Rego {
             for item in List::of(api_version, kind).objects::<Value>() {
                 let stored_object = item.map_err(Error::other)?;
                 let metadata = verdict::field(&stored_object, "metadata");
-                let text = |name: &str| {
-                    metadata
-                        .and_then(|metadata| verdict::field(metadata, name))
-                        .cloned()
-                };
+                let text = |name: &str| metadata.and_then(|metadata| verdict::field(metadata, name)).cloned();
                 let name = text("name").unwrap_or_else(|| "".into());
                 let kinds = match text("namespace") {
                     Some(namespace) if namespace != "".into() => entry(&mut namespaced, namespace)?,
                     _ => &mut wide,
                 };
                 let of_kind = entry(entry(kinds, api_version.as_str().into())?, kind.as_str().into())?;
-                of_kind
-                    .as_object_mut()
-                    .map_err(failed)?
-                    .insert(name, stored_object);
+                of_kind.as_object_mut().map_err(failed)?.insert(name, stored_object);
             }
         }
         Ok(object([("namespace", namespaced), ("cluster", wide)]))

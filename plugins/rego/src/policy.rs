@@ -172,9 +172,7 @@ pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
         for rule in &module.policy {
             let name = match &**rule {
                 Rule::Spec { head, .. } => match head {
-                    RuleHead::Compr { refr, .. }
-                    | RuleHead::Set { refr, .. }
-                    | RuleHead::Func { refr, .. } => refr,
+                    RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } | RuleHead::Func { refr, .. } => refr,
                 },
                 Rule::Default { refr, .. } => refr,
             };
@@ -253,8 +251,5 @@ fn is_list(expression: &Expr) -> bool {
 }
 
 fn is_scalar(expression: &Expr) -> bool {
-    matches!(
-        expression,
-        Expr::Number { .. } | Expr::Bool { .. } | Expr::Null { .. }
-    )
+    matches!(expression, Expr::Number { .. } | Expr::Bool { .. } | Expr::Null { .. })
 }

@@ -60,11 +60,7 @@ impl RememberedFunctions {
         if results.len() > MOST_RESULTS {
             results.clear();
         }
-        results.retain(|(index, _), _| {
-            functions
-                .get(*index)
-                .is_some_and(|function| !function.reads_input)
-        });
+        results.retain(|(index, _), _| functions.get(*index).is_some_and(|function| !function.reads_input));
     }
 
     fn add_to(&self, engine: &mut Engine, worthwhile_functions: &[&PureFunction]) -> Option<()> {
@@ -141,9 +137,7 @@ pub(crate) fn remembering(
     let added = engine.add_extension(ARGUMENT.to_owned(), 1, Box::new(argument));
     added.ok()?;
     for function in &functions {
-        engine
-            .compile_with_entrypoint(&function.rule.as_str().into())
-            .ok()?;
+        engine.compile_with_entrypoint(&function.rule.as_str().into()).ok()?;
     }
     let remembered = RememberedFunctions {
         state: Arc::new(Mutex::new(RememberState {
@@ -153,10 +147,7 @@ pub(crate) fn remembering(
             results: BTreeMap::new(),
         })),
     };
-    let mut engine = with_modules(
-        replace_calls(modules, texts, &definitions, &worthwhile_functions),
-        &new,
-    )?;
+    let mut engine = with_modules(replace_calls(modules, texts, &definitions, &worthwhile_functions), &new)?;
     remembered.add_to(&mut engine, &worthwhile_functions)?;
     engine.compile_with_entrypoint(&rule.into()).ok()?;
     Some((engine, remembered))

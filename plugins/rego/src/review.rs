@@ -28,8 +28,7 @@ pub(crate) fn from_request(request: &Request) -> Result<Value, Error> {
 fn head(request: &Request) -> Json {
     let (kind, resource) = (request.kind(), request.resource());
     let kind = json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
-    let resource =
-        json!({"group": resource.group, "version": resource.version, "resource": resource.resource});
+    let resource = json!({"group": resource.group, "version": resource.version, "resource": resource.resource});
     let mut review = json!({
         "uid": request.uid(),
         "kind": kind,

@@ -147,11 +147,7 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
                 _ => {}
             }
         }
-        if symbol == "("
-            && is_new_line
-            && open.last() == Some(&"{")
-            && previous.is_some_and(|p| ends(p, before))
-        {
+        if symbol == "(" && is_new_line && open.last() == Some(&"{") && previous.is_some_and(|p| ends(p, before)) {
             insertions.push((token.start, "; ".to_owned()));
         }
         match symbol {
@@ -174,10 +170,7 @@ fn continues(before: &str, symbol: &str) -> bool {
 fn ends(token: &RegoToken, text: &str) -> bool {
     match token.kind {
         TokenKind::Symbol => matches!(text, ")" | "]" | "}"),
-        TokenKind::Ident => !matches!(
-            text,
-            "in" | "not" | "with" | "as" | "some" | "every" | "if" | "else"
-        ),
+        TokenKind::Ident => !matches!(text, "in" | "not" | "with" | "as" | "some" | "every" | "if" | "else"),
         _ => true,
     }
 }
@@ -251,10 +244,7 @@ impl SourceEdits<'_> {
     /// Rewrites a call as an equation if its last argument receives the result. `plus(1, 2, x)`, for example, becomes
     /// `x = plus(1, 2)`.
     fn result(&mut self, expression: &Expr) {
-        let Expr::Call {
-            span, fcn, params, ..
-        } = expression
-        else {
+        let Expr::Call { span, fcn, params, .. } = expression else {
             return;
         };
         let name = fcn.span().text();
@@ -271,8 +261,7 @@ impl SourceEdits<'_> {
             return;
         };
         let removed_text = self.text.get(from..to).unwrap_or_default();
-        self.insertions
-            .push((start, format!("{} = ", result.span().text())));
+        self.insertions.push((start, format!("{} = ", result.span().text())));
         self.replacements
             .push((from, to, "\n".repeat(removed_text.matches('\n').count())));
     }
@@ -316,9 +305,7 @@ fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
                 hoisted(value, bound);
             }
         }
-        Expr::BinExpr { lhs, rhs, .. }
-        | Expr::BoolExpr { lhs, rhs, .. }
-        | Expr::ArithExpr { lhs, rhs, .. } => {
+        Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } => {
             hoisted(lhs, bound);
             hoisted(rhs, bound);
         }

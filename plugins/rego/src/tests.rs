@@ -57,16 +57,12 @@ fn the_value_of_an_entry_point_may_be_a_set_a_boolean_or_a_review() {
         ("data.pods.main", "web:1", None),
         ("data.pods.main", "db:1", Some("no")),
     ] {
-        let outcome =
-            admitted(json!({"rego": PODS, "entrypoint": rule}), pod(image)).expect("there is a verdict");
+        let outcome = admitted(json!({"rego": PODS, "entrypoint": rule}), pod(image)).expect("there is a verdict");
         assert_eq!(message(&outcome), denial, "{rule} {image}");
     }
-    let failure = admitted(
-        json!({"rego": PODS, "entrypoint": "data.pods.number"}),
-        pod("web:1"),
-    )
-    .expect_err("a number is no verdict")
-    .to_string();
+    let failure = admitted(json!({"rego": PODS, "entrypoint": "data.pods.number"}), pod("web:1"))
+        .expect_err("a number is no verdict")
+        .to_string();
     assert!(
         failure.contains("data.pods.number is 3; an entry point is"),
         "{failure}"
@@ -88,11 +84,7 @@ fn messages_of_violations_begin_with_the_name_of_the_constraint() {
     for (actions, denial, warnings) in [
         (json!(["deny"]), Some("[c] a\n[c] b"), vec![]),
         (json!(["warn"]), None, vec!["[c] a", "[c] b"]),
-        (
-            json!(["deny", "warn"]),
-            Some("[c] a\n[c] b"),
-            vec!["[c] a", "[c] b"],
-        ),
+        (json!(["deny", "warn"]), Some("[c] a\n[c] b"), vec!["[c] a", "[c] b"]),
     ] {
         let settings = template(
             rego,
@@ -143,8 +135,7 @@ fn the_inventory_contains_the_objects_of_the_cluster() {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "db", "namespace": "shop"}, "spec": {"replicas": 1}}),
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}),
     ];
-    let outcome =
-        testing::with_cluster(objects, || admitted(settings, pod("web:1"))).expect("there is a verdict");
+    let outcome = testing::with_cluster(objects, || admitted(settings, pod("web:1"))).expect("there is a verdict");
     assert_eq!(message(&outcome), Some("[c] shop/web on n1"));
 }
 
@@ -242,10 +233,7 @@ fn mistakes_are_reported_with_path_and_line() {
     }
     let entry_point_mistakes = mistakes(json!({"rego": PODS, "entrypoint": "data.pods.denny"}));
     let expected = "there is no rule data.pods.denny; name one, `data.pods.deny`";
-    assert_eq!(
-        entry_point_mistakes,
-        [("/entrypoint".to_owned(), expected.to_owned())]
-    );
+    assert_eq!(entry_point_mistakes, [("/entrypoint".to_owned(), expected.to_owned())]);
     let rego_mistakes = mistakes(json!({"rego": PODS}));
     assert_eq!(
         rego_mistakes.first().map(|(pointer, _)| pointer.as_str()),

@@ -50,9 +50,7 @@ pub(crate) fn of_entry_point(rule: &str, value: &Value) -> Result<Response, Erro
     let is_allow = matches!(rule.rsplit('.').next(), Some("allow" | "allowed"));
     match value {
         Value::Bool(true) if is_allow => Ok(Response::allow()),
-        Value::Bool(false) | Value::Undefined if is_allow => {
-            Ok(Response::deny(format!("{rule} is not true")))
-        }
+        Value::Bool(false) | Value::Undefined if is_allow => Ok(Response::deny(format!("{rule} is not true"))),
         Value::Object(_) => of_review(rule, value),
         Value::Undefined => Err(Error::other(format!("{rule} is undefined"))),
         other => {
@@ -80,9 +78,7 @@ fn of_review(rule: &str, review: &Value) -> Result<Response, Error> {
                 return Err(Error::other(format!("the response of {rule} {problem}")));
             }
         },
-        Some(Value::Bool(false)) => {
-            Response::deny(denial().unwrap_or_else(|| format!("{rule} does not allow it")))
-        }
+        Some(Value::Bool(false)) => Response::deny(denial().unwrap_or_else(|| format!("{rule} does not allow it"))),
         _ => {
             let problem = "has no `allowed`: true or false";
             return Err(Error::other(format!("the object {rule} {problem}")));

@@ -79,10 +79,7 @@ fn of_query(query: &Ref<Query>, visit: &mut Visit<'_>) {
         match &statement.literal {
             Literal::SomeVars { .. } => {}
             Literal::SomeIn {
-                key,
-                value,
-                collection,
-                ..
+                key, value, collection, ..
             } => {
                 key.iter().for_each(|key| of_expression(key, visit));
                 of_expression(value, visit);
@@ -113,16 +110,12 @@ fn of_expression(expression: &Ref<Expr>, visit: &mut Visit<'_>) {
             of_expression(term, visit);
             of_query(query, visit);
         }
-        Expr::ObjectCompr {
-            key, value, query, ..
-        } => {
+        Expr::ObjectCompr { key, value, query, .. } => {
             of_expression(key, visit);
             of_expression(value, visit);
             of_query(query, visit);
         }
-        Expr::Call { params, .. } => params
-            .iter()
-            .for_each(|parameter| of_expression(parameter, visit)),
+        Expr::Call { params, .. } => params.iter().for_each(|parameter| of_expression(parameter, visit)),
         Expr::UnaryExpr { expr, .. } => of_expression(expr, visit),
         Expr::RefDot { refr, .. } => of_expression(refr, visit),
         Expr::RefBrack { refr, index, .. } => {
@@ -137,10 +130,7 @@ fn of_expression(expression: &Ref<Expr>, visit: &mut Visit<'_>) {
             of_expression(rhs, visit);
         }
         Expr::Membership {
-            key,
-            value,
-            collection,
-            ..
+            key, value, collection, ..
         } => {
             key.iter().for_each(|key| of_expression(key, visit));
             of_expression(value, visit);

@@ -82,12 +82,10 @@ impl Conventions {
         let is_taken = |name: &str| name == main.answer || name == main.status || is_added(name);
         let (answer, status) = KUBE_SIDECAR_INJECTOR;
         let understood =
-            (convention == Convention::Both && !is_taken(answer) && !is_taken(status)).then(|| {
-                AnnotationPair {
-                    answer: answer.to_owned(),
-                    status: status.to_owned(),
-                    style: AnnotationStyle::KubeSidecarInjector,
-                }
+            (convention == Convention::Both && !is_taken(answer) && !is_taken(status)).then(|| AnnotationPair {
+                answer: answer.to_owned(),
+                status: status.to_owned(),
+                style: AnnotationStyle::KubeSidecarInjector,
             });
         Self { main, understood }
     }

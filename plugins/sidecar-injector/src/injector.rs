@@ -70,13 +70,7 @@ impl Injector {
             &mut used_names,
             &mut errors,
         );
-        let volumes = elements(
-            "volumes",
-            volumes,
-            NameRule::Name,
-            &mut BTreeSet::new(),
-            &mut errors,
-        );
+        let volumes = elements("volumes", volumes, NameRule::Name, &mut BTreeSet::new(), &mut errors);
         let image_pull_secrets = elements(
             "imagePullSecrets",
             image_pull_secrets,
@@ -172,10 +166,7 @@ fn check_annotations(
     }
     for (field, keys) in [("annotations", annotations), ("labels", labels)] {
         if keys.contains_key("") {
-            errors.push(
-                pointer![field, ""],
-                "a key is empty; give it a name, or remove it",
-            );
+            errors.push(pointer![field, ""], "a key is empty; give it a name, or remove it");
         }
     }
     for (key, why) in [
@@ -201,9 +192,7 @@ impl Injector {
     fn injects(&self, template: &PodTemplate<'_>, answer: Option<AnnotatedChoice<'_>>) -> bool {
         let wish = answer.map(|answer| answer.wish);
         match self.mode {
-            InjectionMode::OptOut => {
-                wish != Some(InjectionChoice::Decline) && !self.conventions.is_done(template)
-            }
+            InjectionMode::OptOut => wish != Some(InjectionChoice::Decline) && !self.conventions.is_done(template),
             InjectionMode::OptIn => wish == Some(InjectionChoice::Ask) && !self.conventions.is_done(template),
             InjectionMode::Always => true,
         }
@@ -223,17 +212,10 @@ impl Injector {
         let init_containers = template.init_containers.as_deref();
         let status = self.conventions.status_list(template);
         let present = |list: &[Container<'_>], element: &AddedElement| {
-            is_present(
-                list,
-                element,
-                status.filter(|_| self.mode != InjectionMode::Always),
-            )
+            is_present(list, element, status.filter(|_| self.mode != InjectionMode::Always))
         };
 
-        let missing = self
-            .containers
-            .iter()
-            .filter(|element| !present(containers, element));
+        let missing = self.containers.iter().filter(|element| !present(containers, element));
         append(patch, spec, "containers", true, missing)?;
 
         let missing = self
@@ -301,8 +283,7 @@ fn is_present(list: &[Container<'_>], element: &AddedElement, status: Option<&st
         return false;
     }
     status.is_some_and(|status| status.split(',').any(|identity| identity == element.identity()))
-        || (!element.image.is_empty()
-            && nameless.any(|container| container.image.as_deref() == Some(&element.image)))
+        || (!element.image.is_empty() && nameless.any(|container| container.image.as_deref() == Some(&element.image)))
 }
 
 fn append<'a>(

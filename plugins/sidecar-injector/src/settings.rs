@@ -109,11 +109,7 @@ pub(crate) struct AddedElement {
 
 impl AddedElement {
     pub(crate) fn identity(&self) -> &str {
-        if self.name.is_empty() {
-            &self.image
-        } else {
-            &self.name
-        }
+        if self.name.is_empty() { &self.image } else { &self.name }
     }
 }
 
@@ -133,13 +129,7 @@ pub(crate) fn elements(
 ) -> Vec<AddedElement> {
     let mut elements = Vec::with_capacity(values.len());
     for (index, value) in values.into_iter().enumerate() {
-        let text = |key: &str| {
-            value
-                .get(key)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         for key in ["name", "image"] {
             if naming == NameRule::Name && key == "image" {
                 continue;

@@ -42,8 +42,7 @@ impl Injection {
         let mut volumes = set.volumes;
         volumes.iter_mut().for_each(defaults::of_volume);
         let mut reader = ContainerReader::new(named_elements("volumes", volumes, &mut errors), &mut errors);
-        let mut init_containers =
-            reader.sidecars("initContainers", set.init_containers, ContainerOrder::After);
+        let mut init_containers = reader.sidecars("initContainers", set.init_containers, ContainerOrder::After);
         let containers = reader.sidecars("containers", set.containers, ContainerOrder::Before);
         let volumes = reader.used_volumes();
         errors.check()?;
@@ -99,10 +98,7 @@ impl Injection {
         let secrets = spec.image_pull_secrets.as_deref();
         append("imagePullSecrets", &self.image_pull_secrets, secrets, &mut patch)?;
         patch.ensure_object(pointer!["metadata"], has_metadata);
-        patch.ensure_object(
-            pointer!["metadata", "annotations"],
-            metadata.annotations.is_some(),
-        );
+        patch.ensure_object(pointer!["metadata", "annotations"], metadata.annotations.is_some());
         for (key, value) in self.annotations(&metadata)? {
             patch.add(pointer!["metadata", "annotations", key], &value)?;
         }
@@ -122,9 +118,8 @@ impl Injection {
                 let value = match (patch_policy, present) {
                     (PatchPolicy::Retain, Some(_)) => continue,
                     (PatchPolicy::MergePatchJson, Some(present)) if !present.is_empty() => {
-                        merge_json(present, value).map_err(|error| {
-                            Error::other(format!("the annotation {key} cannot be changed: {error}"))
-                        })?
+                        merge_json(present, value)
+                            .map_err(|error| Error::other(format!("the annotation {key} cannot be changed: {error}")))?
                     }
                     _ => value.clone(),
                 };
@@ -140,11 +135,7 @@ impl Injection {
 }
 
 impl Sidecar {
-    fn in_pod(
-        &self,
-        pod_containers: &[PodContainer<'_>],
-        metadata: &TargetPodMetadata<'_>,
-    ) -> Result<Value, Error> {
+    fn in_pod(&self, pod_containers: &[PodContainer<'_>], metadata: &TargetPodMetadata<'_>) -> Result<Value, Error> {
         let mut container = self.container.clone();
         let mut env = self.transferred(pod_containers, metadata)?;
         if self.shares_volumes {
@@ -201,10 +192,7 @@ fn extend(container: &mut Map<String, Value>, list: &str, key: &str, more: Vec<V
         _ => Vec::new(),
     };
     for element in more {
-        if !elements
-            .iter()
-            .any(|existing| existing.get(key) == element.get(key))
-        {
+        if !elements.iter().any(|existing| existing.get(key) == element.get(key)) {
             elements.push(element);
         }
     }

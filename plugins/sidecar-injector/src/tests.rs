@@ -36,7 +36,8 @@ fn pod(annotations: Value) -> Value {
 
 #[test]
 fn missing_lists_and_maps_are_created_for_additions() {
-    let object = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "web", "image": "web:1", "x": 1}]}});
+    let object =
+        json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "web", "image": "web:1", "x": 1}]}});
     assert_eq!(
         injected(&settings(), object),
         json!({
@@ -87,8 +88,7 @@ fn existing_containers_labels_and_volumes_are_kept() {
 
 #[test]
 fn every_kind_of_workload_is_injected_once() {
-    let template =
-        json!({"template": {"metadata": {"name": "t"}, "spec": {"containers": [{"image": "web:1"}]}}});
+    let template = json!({"template": {"metadata": {"name": "t"}, "spec": {"containers": [{"image": "web:1"}]}}});
     let bare = json!({"template": {"spec": {"containers": [{"image": "web:1"}]}}});
     let table = [
         (
@@ -173,20 +173,11 @@ fn every_kind_of_workload_is_injected_once() {
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.into();
         let after = injected(&settings(), object);
-        let at = |parent: &str, child: &str| {
-            after
-                .pointer(&format!("{parent}/{child}"))
-                .cloned()
-                .unwrap_or_default()
-        };
+        let at = |parent: &str, child: &str| after.pointer(&format!("{parent}/{child}")).cloned().unwrap_or_default();
         assert_eq!(at(spec, "containers/1/name"), "agent", "{kind}: {after}");
         assert_eq!(at(spec, "initContainers/0/name"), "setup", "{kind}: {after}");
         assert_eq!(at(spec, "volumes/0/name"), "logs", "{kind}: {after}");
-        assert_eq!(
-            at(metadata, "annotations")[STATUS],
-            "agent,setup",
-            "{kind}: {after}"
-        );
+        assert_eq!(at(metadata, "annotations")[STATUS], "agent,setup", "{kind}: {after}");
         let again = run(&settings(), testing::update(&after, &after));
         assert_eq!(again.patch(), None, "{kind}: a second run adds nothing");
         let again = run(&settings(), testing::create(&after));
@@ -252,15 +243,10 @@ fn the_opt_in_annotation_may_be_on_the_object_or_have_another_name() {
 
 #[test]
 fn sidecars_are_injected_only_where_the_pod_template_can_change() {
-    let job =
-        json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {"containers": []}}}});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {"containers": []}}}});
     let table = [
         ("a CREATE", testing::create(pod(json!({}))), true),
-        (
-            "a Pod's UPDATE",
-            testing::update(pod(json!({})), pod(json!({}))),
-            false,
-        ),
+        ("a Pod's UPDATE", testing::update(pod(json!({})), pod(json!({}))), false),
         ("a workload's UPDATE", testing::update(&job, &job), true),
         ("a DELETE", testing::delete(pod(json!({}))), false),
         ("a CONNECT", testing::connect(pod(json!({}))), false),

@@ -34,10 +34,7 @@ impl Parse for Arguments {
             let key: Ident = input.parse()?;
             let text = key.to_string();
             if given_keys.contains(&text) {
-                return Err(Error::new(
-                    key.span(),
-                    format!("`{text}` is a duplicate argument"),
-                ));
+                return Err(Error::new(key.span(), format!("`{text}` is a duplicate argument")));
             }
             match text.as_str() {
                 "name" => arguments.name = Some(name(input)?),
@@ -122,15 +119,12 @@ fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> 
         let text = literal.value();
         let parts: Vec<&str> = text.split('/').collect();
         let (group, version, resource) = match parts.as_slice() {
-            [version, resource @ ..] if is_version(version) || resource.len() == 1 => {
-                ("", *version, resource)
-            }
+            [version, resource @ ..] if is_version(version) || resource.len() == 1 => ("", *version, resource),
             [group, version, resource @ ..] => (*group, *version, resource),
             _ => ("", "", [].as_slice()),
         };
         let is_plural = |part: &&str| !part.is_empty() && !part.chars().any(char::is_uppercase);
-        let is_right =
-            !version.is_empty() && (1..=2).contains(&resource.len()) && resource.iter().all(is_plural);
+        let is_right = !version.is_empty() && (1..=2).contains(&resource.len()) && resource.iter().all(is_plural);
         if !is_right {
             return Err(Error::new(
                 literal.span(),
@@ -228,10 +222,7 @@ mod tests {
         let table = [
             ("v1/pods", ("", "v1", "pods")),
             ("*/pods", ("", "*", "pods")),
-            (
-                "v1/pods/ephemeralcontainers",
-                ("", "v1", "pods/ephemeralcontainers"),
-            ),
+            ("v1/pods/ephemeralcontainers", ("", "v1", "pods/ephemeralcontainers")),
             ("apps/v1/deployments", ("apps", "v1", "deployments")),
             ("apps/v1/deployments/scale", ("apps", "v1", "deployments/scale")),
             ("*/*/*", ("*", "*", "*")),
@@ -240,11 +231,7 @@ mod tests {
             let arguments: Arguments = syn::parse_str(&format!("resources = [\"{input}\"]")).expect(input);
             let rule = &arguments.resources[0];
             assert_eq!(
-                (
-                    rule.group.as_str(),
-                    rule.version.as_str(),
-                    rule.resources[0].as_str()
-                ),
+                (rule.group.as_str(), rule.version.as_str(), rule.resources[0].as_str()),
                 expected
             );
         }

@@ -17,11 +17,7 @@ pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<Toke
         Data::Enum(_) => true,
         Data::Union(_) => false,
     };
-    if has_fields
-        && !has(&item, "deny_unknown_fields")?
-        && !has(&item, "transparent")?
-        && !has(&item, "untagged")?
-    {
+    if has_fields && !has(&item, "deny_unknown_fields")? && !has(&item, "transparent")? && !has(&item, "untagged")? {
         attributes.push(quote!(deny_unknown_fields));
     }
     Ok(quote! {
@@ -46,8 +42,7 @@ pub(crate) fn view(arguments: TokenStream, item: TokenStream) -> Result<TokenStr
 
 /// Refuses settings with borrowed fields, because settings outlive the text from which they are parsed.
 fn owned(item: &DeriveInput) -> Result<()> {
-    const WHY: &str =
-        "settings own their values: use `String` instead of `&str`, and `Vec` instead of a slice";
+    const WHY: &str = "settings own their values: use `String` instead of `&str`, and `Vec` instead of a slice";
     if let Some(lifetime) = item.generics.lifetimes().next() {
         return Err(syn::Error::new_spanned(lifetime, WHY));
     }
@@ -56,10 +51,7 @@ fn owned(item: &DeriveInput) -> Result<()> {
         Data::Enum(data) => data.variants.iter().flat_map(|variant| &variant.fields).collect(),
         Data::Union(_) => Vec::new(),
     };
-    match fields
-        .iter()
-        .find(|field| matches!(field.ty, syn::Type::Reference(_)))
-    {
+    match fields.iter().find(|field| matches!(field.ty, syn::Type::Reference(_))) {
         Some(field) => Err(syn::Error::new_spanned(&field.ty, WHY)),
         None => Ok(()),
     }
@@ -92,11 +84,7 @@ fn serde_attributes(item: &DeriveInput) -> Result<Vec<TokenStream>> {
 
 fn has(item: &DeriveInput, name: &str) -> Result<bool> {
     let mut has_attribute = false;
-    for attribute in item
-        .attrs
-        .iter()
-        .filter(|attribute| attribute.path().is_ident("serde"))
-    {
+    for attribute in item.attrs.iter().filter(|attribute| attribute.path().is_ident("serde")) {
         attribute.parse_nested_meta(|meta| {
             has_attribute |= meta.path.is_ident(name);
             // The `= value` or `(...)` after the name is skipped here, because serde checks it.

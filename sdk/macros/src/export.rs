@@ -59,11 +59,7 @@ fn implementation(item: TokenStream) -> Result<ItemImpl> {
     if let Some(negative) = negative {
         return Err(Error::new_spanned(negative, RIGHT));
     }
-    if path
-        .segments
-        .last()
-        .is_none_or(|segment| segment.ident != "Plugin")
-    {
+    if path.segments.last().is_none_or(|segment| segment.ident != "Plugin") {
         return Err(Error::new_spanned(path, RIGHT));
     }
     if !item.generics.params.is_empty() {

@@ -65,11 +65,7 @@ pub(super) fn with_user<R>(user: &UserInfo, admit: impl FnOnce() -> R) -> R {
 }
 
 /// Sets a thread-local value while `run` runs, and resets it even if `run` panics.
-fn scoped<T: 'static, R>(
-    cell: &'static LocalKey<RefCell<Option<T>>>,
-    value: Option<T>,
-    run: impl FnOnce() -> R,
-) -> R {
+fn scoped<T: 'static, R>(cell: &'static LocalKey<RefCell<Option<T>>>, value: Option<T>, run: impl FnOnce() -> R) -> R {
     struct Restore<T: 'static>(&'static LocalKey<RefCell<Option<T>>>, Option<T>);
     impl<T: 'static> Drop for Restore<T> {
         fn drop(&mut self) {
@@ -80,12 +76,7 @@ fn scoped<T: 'static, R>(
     run()
 }
 
-pub(crate) fn get(
-    api_version: &str,
-    kind: &str,
-    namespace: Option<&str>,
-    name: &str,
-) -> Result<Option<String>, Error> {
+pub(crate) fn get(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Result<Option<String>, Error> {
     let objects = matching(api_version, kind, namespace, |object| {
         text(object, "/metadata/name") == Some(name) && text(object, "/metadata/namespace") == namespace
     })?;
@@ -169,21 +160,16 @@ fn select(value: &Value, masks: &[&[&str]]) -> Option<Value> {
         }
         Value::Array(elements) => {
             let below = below("*")?;
-            Some(
-                elements
-                    .iter()
-                    .filter_map(|element| select(element, &below))
-                    .collect(),
-            )
+            Some(elements.iter().filter_map(|element| select(element, &below)).collect())
         }
         _ => None,
     }
 }
 
 pub(crate) fn can_i(action: &Action, user: Option<&UserInfo>) -> Result<Access, Error> {
-    let rule = RULE.with_borrow(Clone::clone).ok_or_else(|| {
-        Error::Unavailable("there is no host in a native build; see testing::with_access".to_owned())
-    })?;
+    let rule = RULE
+        .with_borrow(Clone::clone)
+        .ok_or_else(|| Error::Unavailable("there is no host in a native build; see testing::with_access".to_owned()))?;
     let asking_user = user.cloned().or_else(|| USER.with_borrow(Clone::clone));
     let user = asking_user.ok_or_else(|| Error::Refused("there is no request".to_owned()))?;
     let (verb, target) = match action {
@@ -225,9 +211,7 @@ fn matching(
         })?;
         Ok(objects
             .iter()
-            .filter(|object| {
-                text(object, "/apiVersion") == Some(api_version) && text(object, "/kind") == Some(kind)
-            })
+            .filter(|object| text(object, "/apiVersion") == Some(api_version) && text(object, "/kind") == Some(kind))
             .filter(|object| namespace.is_none() || text(object, "/metadata/namespace") == namespace)
             .filter(|object| and(object))
             .map(Value::to_string)
@@ -245,8 +229,8 @@ fn term(term: &str) -> Result<(&str, bool, &str), Error> {
         .map(|(key, value)| (key, false, value))
         .or_else(|| term.split_once("==").map(|(key, value)| (key, true, value)))
         .or_else(|| term.split_once('=').map(|(key, value)| (key, true, value)));
-    let (key, equal, value) = split
-        .ok_or_else(|| Error::Refused(format!("the selector \"{term}\" is not key=value or key!=value")))?;
+    let (key, equal, value) =
+        split.ok_or_else(|| Error::Refused(format!("the selector \"{term}\" is not key=value or key!=value")))?;
     Ok((key.trim(), equal, value.trim()))
 }
 
@@ -297,9 +281,6 @@ mod tests {
             let outcome = with_access(rule, || testing::create("{}").user(user).run(asks));
             assert_eq!(outcome.expect("it answers").warnings(), [expected]);
         }
-        assert!(
-            testing::create("{}").run(asks).is_err(),
-            "there are no rules any more"
-        );
+        assert!(testing::create("{}").run(asks).is_err(), "there are no rules any more");
     }
 }

@@ -54,12 +54,7 @@ fn templates_are_found_by_kind_and_by_shape() {
             json!({"spec": {"jobTemplate": {"spec": in_template}}}),
             &["/spec/jobTemplate/spec/template/spec"],
         ),
-        (
-            "v1",
-            "PodTemplate",
-            json!({"template": template}),
-            &["/template/spec"],
-        ),
+        ("v1", "PodTemplate", json!({"template": template}), &["/template/spec"]),
         (
             "v4",
             "application",
@@ -142,11 +137,10 @@ fn malformed_pod_specs_of_workloads_are_errors() {
 
 #[test]
 fn a_duplicate_key_is_an_error() {
-    let text = r#"{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"image":"good"}],"containers":[{"image":"bad"}]}}"#;
+    let text =
+        r#"{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"image":"good"}],"containers":[{"image":"bad"}]}}"#;
     let request = testing::create(text).build();
-    let error = Workload::read(&request)
-        .expect_err("which of them counts?")
-        .to_string();
+    let error = Workload::read(&request).expect_err("which of them counts?").to_string();
     assert!(error.contains("duplicate field `containers`"), "{error}");
 }
 
@@ -169,13 +163,7 @@ fn bcs_objects_without_template_metadata_use_their_own_metadata() {
             true,
             Some("template"),
         ),
-        (
-            "v1",
-            json!({"spec": spec}),
-            "/spec/template/metadata",
-            false,
-            None,
-        ),
+        ("v1", json!({"spec": spec}), "/spec/template/metadata", false, None),
     ];
     for (api_version, template, path, exists, annotation) in table {
         let request = testing::create(object(api_version, template)).build();
@@ -285,8 +273,7 @@ fn parts_of_a_container_are_parsed_when_accessed() {
         "readinessProbe": {"tcpSocket": {"port": 8080}},
         "startupProbe": {"exec": {"command": ["true"]}},
     });
-    let pod =
-        json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container, {"name": "plain"}]}});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container, {"name": "plain"}]}});
     let request = testing::create(pod).build();
     let workload = Workload::read(&request).unwrap().unwrap();
     let [web, plain] = workload.templates()[0].containers.as_deref().unwrap() else {
@@ -298,46 +285,25 @@ fn parts_of_a_container_are_parsed_when_accessed() {
         (resources.limit("memory"), resources.limit("cpu")),
         (Some("512Mi"), Some("1.5"))
     );
-    assert_eq!(
-        (resources.request("memory"), resources.limit("disk")),
-        (None, None)
-    );
+    assert_eq!((resources.request("memory"), resources.limit("disk")), (None, None));
     assert_eq!(resources.limits.unwrap().iter().count(), 2);
     let ports = web.ports().unwrap();
-    assert_eq!(
-        (ports[0].container_port, ports[0].host_port),
-        (Some(8080), Some(80))
-    );
+    assert_eq!((ports[0].container_port, ports[0].host_port), (Some(8080), Some(80)));
     assert_eq!(ports[0].host_ip.as_deref(), Some("::"));
     let env = web.env().unwrap();
     assert_eq!(env[0].value.as_deref(), Some("with \"quotes\""));
-    let secret = env[1]
-        .value_from
-        .as_ref()
-        .unwrap()
-        .secret_key_ref
-        .as_ref()
-        .unwrap();
-    assert_eq!(
-        (secret.name.as_deref(), secret.key.as_deref()),
-        (Some("s"), Some("k"))
-    );
+    let secret = env[1].value_from.as_ref().unwrap().secret_key_ref.as_ref().unwrap();
+    assert_eq!((secret.name.as_deref(), secret.key.as_deref()), (Some("s"), Some("k")));
     let context = web.security_context().unwrap();
     assert_eq!(
         (context.privileged, context.run_as_user, context.run_as_non_root),
         (Some(true), Some(0), None)
     );
     assert_eq!(context.capabilities.unwrap().add.unwrap(), ["NET_ADMIN"]);
-    assert_eq!(
-        context.seccomp_profile.unwrap().kind.as_deref(),
-        Some("RuntimeDefault")
-    );
+    assert_eq!(context.seccomp_profile.unwrap().kind.as_deref(), Some("RuntimeDefault"));
     let probe = web.liveness_probe().unwrap().unwrap();
     assert_eq!(
-        (
-            probe.period_seconds,
-            probe.http_get.unwrap().port.unwrap().as_str()
-        ),
+        (probe.period_seconds, probe.http_get.unwrap().port.unwrap().as_str()),
         (Some(10), "http")
     );
     let probe = web.readiness_probe().unwrap().unwrap();

@@ -56,12 +56,7 @@ impl GeneratedLoad {
                 let ticks = processes.iter().map(|id| cpu_ticks(*id)).sum::<u64>() - before;
                 times.sort_unstable();
                 let count = times.len();
-                let at = |share: f64| {
-                    times
-                        .get((count as f64 * share) as usize)
-                        .copied()
-                        .unwrap_or_default()
-                };
+                let at = |share: f64| times.get((count as f64 * share) as usize).copied().unwrap_or_default();
                 LoadFigures {
                     rate: count as f64 / took.as_secs_f64(),
                     p50: at(0.5),
@@ -98,8 +93,7 @@ impl GeneratedLoad {
             let length = read_message(&mut stream, &mut buffer).await.unwrap();
             times.push(started.elapsed());
             let answer = &buffer[..length];
-            let is_right =
-                answer.starts_with(self.status.as_bytes()) && contains(answer, self.expected.as_bytes());
+            let is_right = answer.starts_with(self.status.as_bytes()) && contains(answer, self.expected.as_bytes());
             assert!(is_right, "{}", String::from_utf8_lossy(answer));
             buffer.drain(..length);
         }
@@ -179,10 +173,7 @@ impl fmt::Display for LoadFigures {
             cpu,
         } = self;
         let cpu = cpu.map_or_else(|| "-".to_owned(), |cpu| format!("{cpu:.1?}"));
-        write!(
-            f,
-            "{rate:>9.0}  {p50:>9.1?}  {p99:>9.1?}  {p999:>9.1?}  {cpu:>11}"
-        )
+        write!(f, "{rate:>9.0}  {p50:>9.1?}  {p99:>9.1?}  {p999:>9.1?}  {cpu:>11}")
     }
 }
 
@@ -190,11 +181,7 @@ fn cpu_ticks(id: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
     // The second field of `/proc/PID/stat` is the program's name, which may contain spaces but ends with `)`.
     let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
-    fields
-        .skip(11)
-        .take(2)
-        .map(|ticks| ticks.parse::<u64>().unwrap())
-        .sum()
+    fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
 fn runtime() -> Runtime {

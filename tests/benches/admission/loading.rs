@@ -217,11 +217,7 @@ async fn changes(table: &mut MeasuredTable, rounds: u32) {
         // compiled forms of both versions, so nothing is compiled.
         times.push(scene.measure_change(&program, 1, rounds + round % 2).await);
     }
-    table.add(
-        "a change, to a module whose compiled form is in the store",
-        None,
-        times,
-    );
+    table.add("a change, to a module whose compiled form is in the store", None, times);
 }
 
 /// Measures how long a change of one chain takes if there are many more chains, which match other objects.
@@ -231,10 +227,7 @@ async fn many_chains(table: &mut MeasuredTable, rounds: u32) {
     scene.put(2, 1);
     let other_chains = (2..=CHAINS).map(|number| chain(number, "service", &scene.module(2), number % 10));
     scene.write("others", other_chains);
-    scene.write(
-        "chain",
-        [chain(1, "application", &scene.module(1), 1)].into_iter(),
-    );
+    scene.write("chain", [chain(1, "application", &scene.module(1), 1)].into_iter());
     let (program, _) = scene.measure_start().await;
     for version in [2, 1] {
         scene.measure_change(&program, 1, version).await;

@@ -55,10 +55,7 @@ async fn main() -> ExitCode {
     let calls = if is_quick { 20 } else { 20_000 };
     let directory = tempfile::tempdir().unwrap();
 
-    let benchmark_names: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|name| !name.starts_with('-'))
-        .collect();
+    let benchmark_names: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
     let is_wanted =
         |name: &str| benchmark_names.is_empty() || benchmark_names.iter().any(|benchmark| benchmark == name);
     if is_wanted("stage") {
@@ -105,24 +102,10 @@ async fn stages(directory: &std::path::Path, calls: usize) {
     let native = NativePlugin::new(SETTINGS);
     let one_stage = host(directory, 1).await;
     let ten_stages = host(directory, 10).await;
-    let native_chain = Host::builder()
-        .chain(native::chain(SETTINGS))
-        .build()
-        .await
-        .unwrap();
+    let native_chain = Host::builder().chain(native::chain(SETTINGS)).build().await.unwrap();
     let artifacts = Artifacts::find().unwrap();
-    let policy = host_of(labels(
-        directory,
-        "policy",
-        &artifacts.policy("guest_policy").unwrap(),
-    ))
-    .await;
-    let rule = host_of(labels(
-        directory,
-        "rule",
-        &artifacts.component("guest-labels").unwrap(),
-    ))
-    .await;
+    let policy = host_of(labels(directory, "policy", &artifacts.policy("guest_policy").unwrap())).await;
+    let rule = host_of(labels(directory, "rule", &artifacts.component("guest-labels").unwrap())).await;
     let expression = host_of(write_chain(directory, "expressions", "Pod", &validation())).await;
     let of_kubernetes = host_of(write_policy(
         directory,
@@ -130,12 +113,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
         "ValidatingAdmissionPolicy",
     ))
     .await;
-    let of_kyverno = host_of(write_policy(
-        directory,
-        "policies.kyverno.io/v1",
-        "ValidatingPolicy",
-    ))
-    .await;
+    let of_kyverno = host_of(write_policy(directory, "policies.kyverno.io/v1", "ValidatingPolicy")).await;
     let labels = template("required-labels", "warning.yaml").await;
     let limits = template("container-limits", "constraint.yaml").await;
     let webhook = webhook::BenchWebhook::start(SETTINGS).await;
@@ -175,12 +153,9 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 .await;
         }
         let plugin = table
-            .measure(
-                &format!("{name}, one plugin stage"),
-                Some(base),
-                calls,
-                async || changed(one_stage.admit(request(&text)).await),
-            )
+            .measure(&format!("{name}, one plugin stage"), Some(base), calls, async || {
+                changed(one_stage.admit(request(&text)).await)
+            })
             .await;
         table
             .measure(
@@ -355,12 +330,7 @@ fn labels(directory: &std::path::Path, name: &str, module: &std::path::Path) -> 
     write_chain(directory, name, "Pod", &serde_json::json!([stage]))
 }
 
-fn write_chain(
-    directory: &std::path::Path,
-    name: &str,
-    kind: &str,
-    stages: &serde_json::Value,
-) -> std::path::PathBuf {
+fn write_chain(directory: &std::path::Path, name: &str, kind: &str, stages: &serde_json::Value) -> std::path::PathBuf {
     let chain = serde_json::json!({
         "apiVersion": "admittance.dev/v1alpha1",
         "kind": "AdmissionChain",
@@ -385,10 +355,6 @@ fn assert_allowed(outcome: Outcome) -> Outcome {
 }
 
 fn changed(outcome: Outcome) -> Outcome {
-    assert!(
-        outcome.is_allowed() && outcome.is_changed(),
-        "{:?}",
-        outcome.trace
-    );
+    assert!(outcome.is_allowed() && outcome.is_changed(), "{:?}", outcome.trace);
     outcome
 }

@@ -59,12 +59,7 @@ impl MeasuredTable {
 
     pub(crate) fn add(&mut self, name: &str, base: Option<Times>, mut times: Vec<Duration>) -> Times {
         times.sort_unstable();
-        let percentile = |percent: usize| {
-            times
-                .get(times.len() * percent / 100)
-                .copied()
-                .unwrap_or_default()
-        };
+        let percentile = |percent: usize| times.get(times.len() * percent / 100).copied().unwrap_or_default();
         let times = Times {
             minimum: percentile(0),
             median: percentile(50),
@@ -80,12 +75,7 @@ impl MeasuredTable {
     }
 
     pub(crate) fn print(&self) {
-        let width = self
-            .rows
-            .iter()
-            .map(|(name, ..)| name.len())
-            .max()
-            .unwrap_or_default();
+        let width = self.rows.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
         println!("\n{}", self.title);
         println!(
             "{:width$}  {:>10}  {:>10}  {:>10}  {:>7}",

@@ -65,12 +65,9 @@ pub(crate) async fn measure(directory: &Path, calls: usize) {
         .await;
         let url = format!("{}/bcsapi/v4/scheduler/mesos/{path}", gateway.url);
         table
-            .measure(
-                &format!("{name}, by the gateway"),
-                Some(direct),
-                calls,
-                async || post(&client, &url, &application).await,
-            )
+            .measure(&format!("{name}, by the gateway"), Some(direct), calls, async || {
+                post(&client, &url, &application).await
+            })
             .await;
         gateway.stop().await;
         driver.stop().await;
@@ -95,9 +92,7 @@ async fn start(directory: &Path, host: Host, dialect: &str) -> RunningScheduler 
     let path = directory.join("admittance.yaml");
     std::fs::write(&path, format!("listen: {{address: '127.0.0.1:0'}}\n{dialect}")).unwrap();
     let config = Config::read(&path).unwrap();
-    let driver = Driver::bind(config, Connections::default(), host, None)
-        .await
-        .unwrap();
+    let driver = Driver::bind(config, Connections::default(), host, None).await.unwrap();
     let shutdown = Shutdown::default();
     RunningScheduler {
         url: format!("http://{}", driver.address()),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use admittance::admission::{
-    Chain, Deadline, Failure, FailureKind, Hook, Operation, Patch, Request, ResourcePattern, Response, Rule,
-    Stage, Verdict, async_trait,
+    Chain, Deadline, Failure, FailureKind, Hook, Operation, Patch, Request, ResourcePattern, Response, Rule, Stage,
+    Verdict, async_trait,
 };
 use admittance_sdk::{
     Configured,

@@ -36,16 +36,12 @@ pub(crate) async fn measure(directory: &Path, calls: usize, object: &str) {
             host = host.definitions(chain_file(directory, stages));
         }
         let host = host.build().await.unwrap();
-        let driver = Driver::bind(config, Connections::default(), host, None)
-            .await
-            .unwrap();
+        let driver = Driver::bind(config, Connections::default(), host, None).await.unwrap();
         let url = format!("http://{}", driver.address());
         let shutdown = Shutdown::default();
         let running = tokio::spawn(driver.run(shutdown.clone()));
         table
-            .measure(name, Some(direct), calls, async || {
-                post(&client, &url, object).await
-            })
+            .measure(name, Some(direct), calls, async || post(&client, &url, object).await)
             .await;
         shutdown.signal();
         running.await.unwrap();

@@ -50,10 +50,7 @@ pub(crate) async fn measure(directory: &Path, time: Duration, other: Option<Path
         program: crate::program(),
         suffix: "",
     };
-    let other = other.map(|program| Build {
-        program,
-        suffix: OTHER,
-    });
+    let other = other.map(|program| Build { program, suffix: OTHER });
     let time = if other.is_some() { time / 3 } else { time };
     let builds: Vec<Build> = [this_build].into_iter().chain(other).collect();
     let reviews_pass = reviews(directory, time, &builds).await;
@@ -194,10 +191,7 @@ upstream: {{ servers: ['http://{upstream}'] }}
     );
     let mut programs = Vec::new();
     for build in builds {
-        for (name, chain) in [
-            ("no chain", String::new()),
-            ("one plugin that allows", image_policy()),
-        ] {
+        for (name, chain) in [("no chain", String::new()), ("one plugin that allows", image_policy())] {
             let program = build.serve(directory, &config, &chain).await;
             let processes = vec![program.id().unwrap()];
             targets.push(target(name, build.suffix, address(&program), processes));
@@ -216,9 +210,7 @@ fn compare(title: &str, time: Duration, targets: &[MeasuredTarget]) -> bool {
     if let Some(base) = base {
         println!("ratio: requests per second compared with {}", base.name);
     }
-    let names = targets
-        .iter()
-        .map(|target| target.name.len() + target.suffix.len());
+    let names = targets.iter().map(|target| target.name.len() + target.suffix.len());
     let width = names.max().unwrap_or_default();
     println!(
         "{:width$}  {:>5}  {:>9}  {:>9}  {:>9}  {:>9}  {:>11}  {:>5}",
@@ -241,9 +233,7 @@ fn compare(title: &str, time: Duration, targets: &[MeasuredTarget]) -> bool {
         }
         for (target, this) in rows.iter().filter(|(target, _)| target.suffix.is_empty()) {
             let mut all_rows = rows.iter();
-            if let Some((_, other)) =
-                all_rows.find(|(other, _)| other.suffix == OTHER && other.name == target.name)
-            {
+            if let Some((_, other)) = all_rows.find(|(other, _)| other.suffix == OTHER && other.name == target.name) {
                 verdicts.extend(judge(
                     &format!("{}, {connections} connections", target.name),
                     this,
@@ -393,11 +383,7 @@ http {{
 "
         );
         fs::write(&path, config).unwrap();
-        Self::start(
-            NGINX,
-            address,
-            Command::new("/usr/sbin/nginx").arg("-c").arg(path),
-        )
+        Self::start(NGINX, address, Command::new("/usr/sbin/nginx").arg("-c").arg(path))
     }
 
     fn haproxy(directory: &Path, upstream: SocketAddr) -> Option<Self> {
@@ -428,10 +414,7 @@ backend servers
     }
 
     fn start(name: &'static str, address: SocketAddr, command: &mut Command) -> Option<Self> {
-        let command = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(child) = command.spawn() else {
             println!("\n{name} is left out: it is not installed");
             return None;

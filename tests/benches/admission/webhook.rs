@@ -46,16 +46,12 @@ impl BenchWebhook {
             .unwrap()
             .signed_by(&key, &Issuer::new(ca, ca_key))
             .unwrap();
-        let mut config =
-            ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_no_client_auth()
-                .with_single_cert(
-                    vec![certificate.der().clone()],
-                    key.serialize_der().try_into().unwrap(),
-                )
-                .unwrap();
+        let mut config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key.serialize_der().try_into().unwrap())
+            .unwrap();
         // The server offers only HTTP/1.1, because kube-apiserver calls webhooks of a Service with HTTP/1.1.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
@@ -101,10 +97,7 @@ impl BenchWebhook {
     }
 }
 
-async fn answer(
-    native: Arc<NativePlugin>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(native: Arc<NativePlugin>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let review: BenchReview<'_> = serde_json::from_slice(&body).unwrap();
     let patch = native.admit(review.request.object.get());

@@ -98,20 +98,9 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
     let admin = cluster.kubeconfig(ClusterUser::Admin);
     let audit = async |more: &[&str]| {
         let (path, admin) = (path.to_str().unwrap(), admin.to_str().unwrap());
-        let arguments = [
-            "audit",
-            path,
-            "--kubeconfig",
-            admin,
-            "--page",
-            "2",
-            "--rate",
-            "100",
-        ];
+        let arguments = ["audit", path, "--kubeconfig", admin, "--page", "2", "--rate", "100"];
         let only = ["--namespace", scene.namespace.as_str()];
-        Admittance::run([&arguments[..], &only, more].concat())
-            .await
-            .unwrap()
+        Admittance::run([&arguments[..], &only, more].concat()).await.unwrap()
     };
     let audit_output = audit(&["--output", "json"]).await;
     assert_eq!(
@@ -139,11 +128,7 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
 
     let report_output = audit(&["--output", "reports"]).await;
     let arguments = ["apply", "--namespace", &scene.namespace, "-f", "-"];
-    let apply_output = scene
-        .kubectl
-        .run_with(&arguments, &report_output.stdout)
-        .await
-        .unwrap();
+    let apply_output = scene.kubectl.run_with(&arguments, &report_output.stdout).await.unwrap();
     apply_output.succeeds();
 
     scene.apply(&chain).await.succeeds();
@@ -183,10 +168,7 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
             &json!("by a chain")
         )
     );
-    scene
-        .run("delete pod worse --grace-period=0 --force")
-        .await
-        .succeeds();
+    scene.run("delete pod worse --grace-period=0 --force").await.succeeds();
     until_reported(&[]).await;
     scene.create(&pod("later", "bad")).await.succeeds();
     until_reported(&["later"]).await;
@@ -199,10 +181,7 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<TestCluster>) {
         .run(&["get", "reports", "--namespace", &ignored, "--output=name"])
         .await
         .unwrap();
-    assert_eq!(
-        output.stdout, "",
-        "nothing is said of a namespace that is ignored"
-    );
+    assert_eq!(output.stdout, "", "nothing is said of a namespace that is ignored");
     scene
         .run(&format!("delete admissionchain {}", scene.namespace))
         .await

@@ -80,10 +80,7 @@ pub(crate) async fn match_conditions_of_a_webhook_are_evaluated(cluster: Arc<Tes
     ] {
         scene.run(role).await.succeeds();
     }
-    let alice = scene
-        .cluster
-        .kubectl_as(crate::cluster::ClusterUser::Alice)
-        .unwrap();
+    let alice = scene.cluster.kubectl_as(crate::cluster::ClusterUser::Alice).unwrap();
     for (name, kubectl, expected) in [
         ("web", &scene.kubectl, &["web", "log-agent"][..]),
         ("skipped", &scene.kubectl, &["web"]),

@@ -68,10 +68,5 @@ pub(crate) async fn the_failure_policy_applies_to_an_inapplicable_patch(cluster:
 pub(crate) async fn the_failure_policy_applies_to_a_slow_stage(cluster: Arc<TestCluster>) {
     let mut stage = misbehaves("loops-forever");
     stage["timeout"] = "50ms".into();
-    with_failing_stage(
-        cluster,
-        stage,
-        &["stage guest-misbehaves of chain closed", "timeout"],
-    )
-    .await;
+    with_failing_stage(cluster, stage, &["stage guest-misbehaves of chain closed", "timeout"]).await;
 }

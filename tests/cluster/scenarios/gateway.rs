@@ -22,9 +22,7 @@ use tokio::{
 use self::scene::GatewayScene;
 pub(crate) use self::{
     agents::{agents_find_the_addresses_of_api_servers, role_bindings_of_the_cluster_decide},
-    attacks::{
-        a_register_token_cannot_be_guessed, no_client_becomes_another_user, no_client_reaches_another_cluster,
-    },
+    attacks::{a_register_token_cannot_be_guessed, no_client_becomes_another_user, no_client_reaches_another_cluster},
     figures::{WatchMemory, measure_gateways, memory_of_watches},
     kills::{confirmed_objects_survive_a_kill_of_the_agent, confirmed_objects_survive_a_kill_of_the_gateway},
     roles::roles_of_a_file_are_bound_in_the_cluster,
@@ -73,15 +71,9 @@ async fn objects(gateway: &GatewayScene) {
         .with("apply -f -", &labelled(BAD_IMAGE, "1"))
         .await
         .fails_with(&refused);
-    gateway
-        .with("apply -f -", &labelled(GOOD_IMAGE, "1"))
-        .await
-        .succeeds();
+    gateway.with("apply -f -", &labelled(GOOD_IMAGE, "1")).await.succeeds();
     // `kubectl apply` of an object that exists sends a PATCH.
-    gateway
-        .with("apply -f -", &labelled(GOOD_IMAGE, "2"))
-        .await
-        .succeeds();
+    gateway.with("apply -f -", &labelled(GOOD_IMAGE, "2")).await.succeeds();
     gateway
         .with("apply -f -", &labelled(BAD_IMAGE, "3"))
         .await
@@ -102,24 +94,16 @@ async fn objects(gateway: &GatewayScene) {
     gateway.run("label pod other a=c --overwrite").await.succeeds();
     gateway.run("delete pod other --wait=false").await.succeeds();
 
-    gateway
-        .run("get nodes")
-        .await
-        .fails_with(&["plain.alice", "forbidden"]);
+    gateway.run("get nodes").await.fails_with(&["plain.alice", "forbidden"]);
     for arguments in [
         "get nodes --as=admin --as-group=system:masters",
         "get nodes --as=system:admin",
     ] {
-        gateway
-            .run(arguments)
-            .await
-            .fails_with(&["plain.alice", "forbidden"]);
+        gateway.run(arguments).await.fails_with(&["plain.alice", "forbidden"]);
     }
     let path = format!("/api/v1/namespaces/{}/pods/web", gateway.scene.namespace);
     let audit = gateway.scene.cluster.audit_log().unwrap();
-    let lines = audit
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let changed: Vec<_> = lines
         .filter(|event| event["verb"] == "patch" && event["requestURI"].as_str().unwrap().starts_with(&path))
         .filter(|event| event["responseStatus"]["code"] == 200)
@@ -158,9 +142,7 @@ async fn lists(gateway: &GatewayScene) {
         let large = items
             .iter()
             .filter(|item| item["metadata"]["name"].as_str().unwrap().starts_with("large-"));
-        let length: usize = large
-            .map(|item| item["data"]["text"].as_str().unwrap().len())
-            .sum();
+        let length: usize = large.map(|item| item["data"]["text"].as_str().unwrap().len()).sum();
         assert_eq!(length, COUNT * (100 << 10), "{pieces}");
     }
 }
@@ -183,20 +165,14 @@ async fn containers(gateway: &GatewayScene) {
     gateway.scene.apply(&object).await.succeeds();
     let mut object = gateway.scene.get("pod served").await;
     object["status"] = json!({"phase": "Running", "podIP": "127.0.0.1"});
-    let path = format!(
-        "/api/v1/namespaces/{}/pods/served/status",
-        gateway.scene.namespace
-    );
+    let path = format!("/api/v1/namespaces/{}/pods/served/status", gateway.scene.namespace);
     let reply = rest.send(Method::PUT, &path, Some(&object)).await.unwrap();
     assert!(reply.status.is_success(), "{}", reply.text());
 
     let echo_output = gateway.run("exec served -- echo").await.succeeds();
     assert_eq!(echo_output.stdout, "hello\n", "{}", echo_output.stderr);
     let text = "what is typed\n".repeat(10_000);
-    let cat_output = gateway
-        .with_input("exec -i served -- cat", &text)
-        .await
-        .succeeds();
+    let cat_output = gateway.with_input("exec -i served -- cat", &text).await.succeeds();
     assert_eq!(cat_output.stdout, format!("hello\n{text}"));
     gateway.run("exec served -- rm -r /").await.fails_with(&["no-rm"]);
 
@@ -207,10 +183,7 @@ async fn containers(gateway: &GatewayScene) {
 
     let mut forwarding = gateway.start_kubectl("port-forward pod/served :80");
     let line = forwarding.until("127.0.0.1:").await;
-    let address = line
-        .split(' ')
-        .find(|word| word.starts_with("127.0.0.1:"))
-        .unwrap();
+    let address = line.split(' ').find(|word| word.starts_with("127.0.0.1:")).unwrap();
     for turn in 0..3 {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let text = format!("{turn}").repeat(50_000);
@@ -226,11 +199,7 @@ async fn streams(gateway: &GatewayScene) {
     let mut watch = gateway.start_kubectl("get configmaps --watch-only --output=name");
     for turn in 0..5 {
         let name = format!("seen-{turn}");
-        gateway
-            .scene
-            .run(&format!("create configmap {name}"))
-            .await
-            .succeeds();
+        gateway.scene.run(&format!("create configmap {name}")).await.succeeds();
         if turn == 0 {
             tokio::time::timeout(Duration::from_secs(60), async {
                 loop {

@@ -56,11 +56,7 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
         "metadata": {"name": "admittance", "namespace": NAMESPACE},
         "spec": {"type": "ExternalName", "externalName": "localhost"},
     });
-    run(
-        &kubectl,
-        &format!("delete service admittance --namespace {NAMESPACE}"),
-    )
-    .await;
+    run(&kubectl, &format!("delete service admittance --namespace {NAMESPACE}")).await;
     apply(&kubectl, &service.to_string()).await;
     let webhooks = webhooks.join("\n---\n");
     assert_eq!(webhooks.matches("port: 443").count(), 2, "{webhooks}");
@@ -109,10 +105,7 @@ async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
         let directory = root.join(path);
         fs::create_dir_all(&directory).unwrap();
         let volumes = spec["volumes"].as_array().unwrap();
-        let volume = volumes
-            .iter()
-            .find(|volume| volume["name"] == mount["name"])
-            .unwrap();
+        let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
         let sources = match &volume["projected"]["sources"] {
             Value::Array(sources) => sources.clone(),
             _ => vec![volume.clone()],
@@ -170,12 +163,7 @@ async fn get(kubectl: &Kubectl, resource: &str) -> Value {
     kubectl.run(&arguments).await.unwrap().json()
 }
 
-async fn create(
-    kubectl: &Kubectl,
-    namespace: &str,
-    object: &Value,
-    more: &[&str],
-) -> crate::kubectl::KubectlOutput {
+async fn create(kubectl: &Kubectl, namespace: &str, object: &Value, more: &[&str]) -> crate::kubectl::KubectlOutput {
     let mut arguments = vec!["create", "--namespace", namespace, "-f", "-"];
     arguments.extend(more);
     kubectl.run_with(&arguments, &object.to_string()).await.unwrap()

@@ -158,11 +158,7 @@ pub(crate) async fn a_reinvocation_changes_nothing(cluster: Arc<TestCluster>) {
     let stored = scene.get("pod web").await;
     assert_eq!(containers(&stored), ["web", "log-agent"]);
     assert_eq!(stored["metadata"]["annotations"]["well-behaved"], "true");
-    assert_eq!(
-        scene.reviews().await - before,
-        3.0,
-        "two webhooks, and the first again"
-    );
+    assert_eq!(scene.reviews().await - before, 3.0, "two webhooks, and the first again");
 }
 
 pub(crate) async fn the_audit_log_contains_the_patch(cluster: Arc<TestCluster>) {

@@ -35,10 +35,7 @@ pub(crate) async fn pods_are_stored_unchanged(cluster: Arc<TestCluster>) {
         .unwrap()
         .json();
     assert_eq!(stored["spec"]["containers"].as_array().unwrap().len(), 1);
-    assert_eq!(
-        stored["spec"]["containers"][0]["image"],
-        "registry.example.com/web:1.0"
-    );
+    assert_eq!(stored["spec"]["containers"][0]["image"], "registry.example.com/web:1.0");
     assert_eq!(stored["status"]["phase"], "Pending");
 }
 
@@ -60,10 +57,7 @@ pub(crate) async fn users_have_their_own_permissions(cluster: Arc<TestCluster>) 
 pub(crate) async fn a_dry_run_stores_nothing(cluster: Arc<TestCluster>) {
     let rest = cluster.rest().unwrap();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "not-made"}});
-    let reply = rest
-        .post("/api/v1/namespaces?dryRun=All", &namespace)
-        .await
-        .unwrap();
+    let reply = rest.post("/api/v1/namespaces?dryRun=All", &namespace).await.unwrap();
     assert_eq!(reply.status, 201, "{}", reply.text());
     let reply = rest.get("/api/v1/namespaces/not-made").await.unwrap();
     assert_eq!(reply.status, 404, "{}", reply.text());

@@ -13,11 +13,7 @@ use crate::{
 const REFUSAL: &[&str] = &["deliberate error"];
 
 async fn refusing(cluster: Arc<TestCluster>, rules: Value) -> Scene {
-    let refusing = validating(chain(
-        "refusing",
-        rules.clone(),
-        json!([misbehaves("returns-error")]),
-    ));
+    let refusing = validating(chain("refusing", rules.clone(), json!([misbehaves("returns-error")])));
     let scene = Scene::start(cluster, &[refusing]).await;
     scene
         .register(&Registration::validating("/validate/refusing").rules(rules))
@@ -45,10 +41,7 @@ pub(crate) async fn an_update_is_refused(cluster: Arc<TestCluster>) {
         .run("set image pod/web web=registry.example.com/other:latest")
         .await
         .fails_with(&["denied the request", "spec.containers[0].image"]);
-    assert_eq!(
-        scene.get("pod web").await["spec"]["containers"][0]["image"],
-        GOOD_IMAGE
-    );
+    assert_eq!(scene.get("pod web").await["spec"]["containers"][0]["image"], GOOD_IMAGE);
 }
 
 pub(crate) async fn a_deletion_is_refused(cluster: Arc<TestCluster>) {
@@ -56,10 +49,7 @@ pub(crate) async fn a_deletion_is_refused(cluster: Arc<TestCluster>) {
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
     scene.run("delete pod web --wait=false").await.fails_with(REFUSAL);
     assert_eq!(scene.containers("web").await, ["web"]);
-    scene
-        .run("delete pods --all --wait=false")
-        .await
-        .fails_with(REFUSAL);
+    scene.run("delete pods --all --wait=false").await.fails_with(REFUSAL);
 }
 
 /// The body of a request for the subresource `eviction` of a Pod is not a Pod but an Eviction.
@@ -116,10 +106,7 @@ pub(crate) async fn a_scale_is_refused(cluster: Arc<TestCluster>) {
         },
     });
     scene.create(&deployment).await.succeeds();
-    scene
-        .run("scale deployment web --replicas=3")
-        .await
-        .fails_with(REFUSAL);
+    scene.run("scale deployment web --replicas=3").await.fails_with(REFUSAL);
     scene.run("label deployment web tier=front").await.succeeds();
     assert_eq!(scene.get("deployment web").await["spec"]["replicas"], 1);
 }

@@ -32,9 +32,7 @@ pub(crate) async fn refused_pods_show_the_message(cluster: Arc<TestCluster>) {
 
 pub(crate) async fn a_refusal_keeps_its_code_and_reason(cluster: Arc<TestCluster>) {
     let scene = Scene::start(cluster, &[policy()]).await;
-    scene
-        .register(&Registration::validating("/validate/policy"))
-        .await;
+    scene.register(&Registration::validating("/validate/policy")).await;
     let path = format!("/api/v1/namespaces/{}/pods", scene.namespace);
     let reply = scene.rest.post(&path, &pod("web", BAD_IMAGE)).await.unwrap();
     let status = reply.json().unwrap();
@@ -46,9 +44,7 @@ pub(crate) async fn a_refusal_keeps_its_code_and_reason(cluster: Arc<TestCluster
 
 pub(crate) async fn a_dry_run_is_refused_too(cluster: Arc<TestCluster>) {
     let scene = Scene::start(cluster, &[policy()]).await;
-    scene
-        .register(&Registration::validating("/validate/policy"))
-        .await;
+    scene.register(&Registration::validating("/validate/policy")).await;
     scene
         .with(&["create", "--dry-run=server", "-f", "-"], &pod("web", BAD_IMAGE))
         .await
@@ -57,11 +53,7 @@ pub(crate) async fn a_dry_run_is_refused_too(cluster: Arc<TestCluster>) {
 
 /// The mutating chain adds a container. The validating chain denies the Pod because of this container's image.
 pub(crate) async fn validating_chains_see_the_mutated_object(cluster: Arc<TestCluster>) {
-    let injection = chain(
-        "injection",
-        core(&["CREATE"], &["pods"]),
-        json!([sidecar("latest")]),
-    );
+    let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("latest")]));
     let rewriting = chain(
         "rewriting",
         core(&["CREATE"], &["pods"]),

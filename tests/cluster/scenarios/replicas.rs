@@ -8,9 +8,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_tests::{
-    Admittance, Client, ClientTrust, ModuleServer, Reply, TimedAnswer, Versions, longest_overlap,
-};
+use admittance_tests::{Admittance, Client, ClientTrust, ModuleServer, Reply, TimedAnswer, Versions, longest_overlap};
 use futures_util::future::BoxFuture;
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -227,13 +225,10 @@ impl ClusterFleet {
             asking,
         });
         let new = &self.replicas.last().unwrap().program;
-        let own_status = new
-            .until_status("itself", |status| own_name(status).is_some())
-            .await;
+        let own_status = new.until_status("itself", |status| own_name(status).is_some()).await;
         let name = own_name(&own_status.unwrap()).cloned();
         for replica in &self.replicas {
-            let is_known =
-                |status: &Value| names(status).any(|(replica_name, _)| Some(replica_name) == name.as_ref());
+            let is_known = |status: &Value| names(status).any(|(replica_name, _)| Some(replica_name) == name.as_ref());
             let introduction = replica.program.until_status("the new replica", is_known);
             introduction.await.unwrap();
         }
@@ -281,12 +276,7 @@ impl ClusterFleet {
         until("a change of the chain", async || {
             let mut stored: Value = self.scene.rest.get(&path).await.unwrap().json().unwrap();
             stored["spec"] = chain["spec"].clone();
-            let reply = self
-                .scene
-                .rest
-                .send(Method::PUT, &path, Some(&stored))
-                .await
-                .unwrap();
+            let reply = self.scene.rest.send(Method::PUT, &path, Some(&stored)).await.unwrap();
             // If the leader has written the chain's status since the test read the chain, the API server refuses the
             // update as outdated (409). Then the test tries again.
             assert!(matches!(reply.status.as_u16(), 200 | 409), "{}", reply.text());
@@ -458,10 +448,7 @@ pub(crate) async fn changes_go_live_everywhere_at_once(cluster: Arc<TestCluster>
         fleet.version,
         answers.len(),
     );
-    assert!(
-        through_api_server > fleet.version as usize,
-        "{through_api_server}"
-    );
+    assert!(through_api_server > fleet.version as usize, "{through_api_server}");
     assert!(overlap < OVERLAP, "{overlap:?} after version {version}");
     let name = fleet.scene.namespace.clone();
     fleet

@@ -148,9 +148,7 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<TestCluster>) {
 
     let rules = async || {
         let output = scene
-            .run(&format!(
-                "get validatingwebhookconfiguration {SERVICE} --output=json"
-            ))
+            .run(&format!("get validatingwebhookconfiguration {SERVICE} --output=json"))
             .await;
         let webhooks = output
             .succeeded
@@ -162,18 +160,9 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<TestCluster>) {
             .flat_map(|webhook| webhook["rules"].as_array().cloned().unwrap_or_default());
         Some(rules.filter(|rule| rule["resources"] == json!(["pods"])).count())
     };
-    until("the rule of the chain", async || {
-        (rules().await? == 1).then_some(())
-    })
-    .await;
-    scene
-        .run(&format!("delete admissionchain {name}"))
-        .await
-        .succeeds();
-    until("the end of the rule", async || {
-        (rules().await? == 0).then_some(())
-    })
-    .await;
+    until("the rule of the chain", async || (rules().await? == 1).then_some(())).await;
+    scene.run(&format!("delete admissionchain {name}")).await.succeeds();
+    until("the end of the rule", async || (rules().await? == 0).then_some(())).await;
     scene.create(&pod("free", "bad")).await.succeeds();
 }
 
@@ -254,11 +243,7 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<TestCluster>) {
     }
     until("the end of the constraint", async || {
         let arguments = ["create", "--dry-run=server", "-f", "-"];
-        scene
-            .with(&arguments, &pod("bad", "bad"))
-            .await
-            .succeeded
-            .then_some(())
+        scene.with(&arguments, &pod("bad", "bad")).await.succeeded.then_some(())
     })
     .await;
 }

@@ -114,9 +114,7 @@ pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Tes
     .await;
     creators.until_more(image).await;
     until("the authorities of both certificates", async || {
-        let webhook_configuration = scene
-            .get(&format!("mutatingwebhookconfiguration {SERVICE}"))
-            .await;
+        let webhook_configuration = scene.get(&format!("mutatingwebhookconfiguration {SERVICE}")).await;
         let bundle = webhook_configuration["webhooks"][0]["clientConfig"]["caBundle"].as_str()?;
         let bundle = String::from_utf8(BASE64_STANDARD.decode(bundle).unwrap()).unwrap();
         (bundle.matches("BEGIN CERTIFICATE").count() == 2).then_some(())
@@ -125,28 +123,19 @@ pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Tes
     creators.until_more(image).await;
     creators.end(&[image]).await;
 
-    let rules = [
-        "--type=json",
-        "-p",
-        r#"[{"op":"remove","path":"/webhooks/0/rules"}]"#,
-    ];
+    let rules = ["--type=json", "-p", r#"[{"op":"remove","path":"/webhooks/0/rules"}]"#];
     let patch_command = format!("patch mutatingwebhookconfiguration {SERVICE}");
     let arguments: Vec<_> = patch_command.split(' ').chain(rules).collect();
     scene.with(&arguments, &Value::Null).await.succeeds();
     until("the rules again", async || {
-        let configuration = scene
-            .get(&format!("mutatingwebhookconfiguration {SERVICE}"))
-            .await;
+        let configuration = scene.get(&format!("mutatingwebhookconfiguration {SERVICE}")).await;
         configuration["webhooks"][0]["rules"].is_array().then_some(())
     })
     .await;
     until_changed(&scene, &["web", "log-agent"]).await;
 
     for name in ["sidecars", &scene.namespace] {
-        scene
-            .run(&format!("delete admissionchain {name}"))
-            .await
-            .succeeds();
+        scene.run(&format!("delete admissionchain {name}")).await.succeeds();
     }
     until("a Pod that is left alone", async || {
         try_creation(&scene, "bad").await.ok()

@@ -4,9 +4,7 @@ use admittance::{
     admission::{Patch, Request},
     dialect::{BodyReading, Class, Dialect, Inspection},
 };
-use admittance_bcs::{
-    Bcs, NextBody, Relay, SchedulerForwarding, UpstreamKind, definitions_reply, forwarding, relay,
-};
+use admittance_bcs::{Bcs, NextBody, Relay, SchedulerForwarding, UpstreamKind, definitions_reply, forwarding, relay};
 use bytes::Bytes;
 use http::{StatusCode, header::CONTENT_TYPE, request::Parts};
 use serde_json::Value;
@@ -14,9 +12,8 @@ use serde_json::Value;
 use crate::parts;
 
 /// The dialect is built once for all inputs, because building it takes longer than running an input.
-static DIALECT: LazyLock<Bcs> = LazyLock::new(|| {
-    Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler)
-});
+static DIALECT: LazyLock<Bcs> =
+    LazyLock::new(|| Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler));
 
 /// Sends a request to a BCS driver. The input is `METHOD /path`, an empty line, and the body. Checks three properties:
 /// No object is forwarded with a key in two spellings. An object that no hook changes is forwarded byte for byte. The

@@ -15,11 +15,7 @@ pub fn cel(input: &[u8]) {
     };
     let condition = match MatchCondition::compile("fuzz", expression) {
         Ok(condition) => condition,
-        Err(ConditionError::Compile {
-            line,
-            column,
-            message,
-        }) => {
+        Err(ConditionError::Compile { line, column, message }) => {
             let lines = expression.lines().count().max(1);
             assert!((1..=lines + 1).contains(&line), "{line}:{column} {message}");
             assert!(column >= 1 && !message.is_empty());

@@ -48,11 +48,7 @@ fn change_back_and_forth(set: &DefinitionSet) {
         let Ok(change) = applied else {
             continue;
         };
-        assert_eq!(
-            &change.set, set,
-            "applying what is there changes it:\n{}",
-            stored.text
-        );
+        assert_eq!(&change.set, set, "applying what is there changes it:\n{}", stored.text);
     }
     for stored in set.documents() {
         let id: DefinitionId = stored.id;

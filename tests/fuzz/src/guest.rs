@@ -107,9 +107,7 @@ fn component() -> Vec<u8> {
         .expect("the contract can be read");
     let world = "package fuzz:guest; world guest { include admittance:plugin/plugin@0.1.1; }";
     let package = resolve.push_str("guest.wit", world).expect("the world is right");
-    let world = resolve
-        .select_world(&[package], Some("guest"))
-        .expect("it is there");
+    let world = resolve.select_world(&[package], Some("guest")).expect("it is there");
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).expect("it fits");
     ComponentEncoder::default()
         .module(&module)

@@ -88,11 +88,7 @@ async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answe
         buffer.drain(..end + length);
         let mut words = head.split(' ');
         let is_head = words.next() == Some("HEAD");
-        let ParsedReply {
-            status,
-            headers,
-            body,
-        } = answer(words.next().unwrap_or_default());
+        let ParsedReply { status, headers, body } = answer(words.next().unwrap_or_default());
         let mut reply = format!("HTTP/1.1 {status} Status\r\n").into_bytes();
         for line in headers.lines().filter(|line| !line.is_empty()) {
             reply.extend(format!("{line}\r\n").bytes());

@@ -34,9 +34,9 @@ mod yaml;
 use std::{cell::RefCell, future::Future, path::Path};
 
 pub use self::{
-    bcs::bcs, cel::cel, config::config, definitions::definitions, guest::guest, patch::patch,
-    references::references, registry::registry, rest::rest, review::review, selectors::selectors,
-    signatures::signatures, store::store, tunnel::tunnel, webhook::webhook, yaml::yaml,
+    bcs::bcs, cel::cel, config::config, definitions::definitions, guest::guest, patch::patch, references::references,
+    registry::registry, rest::rest, review::review, selectors::selectors, signatures::signatures, store::store,
+    tunnel::tunnel, webhook::webhook, yaml::yaml,
 };
 
 /// A fuzz target, which gets arbitrary bytes and panics if an invariant does not hold.
@@ -68,9 +68,7 @@ fn parts<const N: usize>(input: &[u8]) -> [&[u8]; N] {
     const SEPARATOR: &[u8] = b"\n\n";
     let mut rest = input;
     std::array::from_fn(|index| {
-        let end = rest
-            .windows(SEPARATOR.len())
-            .position(|window| window == SEPARATOR);
+        let end = rest.windows(SEPARATOR.len()).position(|window| window == SEPARATOR);
         match end.filter(|_| index + 1 < N) {
             Some(end) => {
                 let part = &rest[..end];

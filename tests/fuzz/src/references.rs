@@ -36,8 +36,7 @@ pub fn references(input: &[u8]) {
         return;
     }
     if let (Ok(source), Some(pattern)) = (ReferenceSource::from_reference(&reference), pattern) {
-        let again =
-            ReferenceSource::from_reference(&reference.to_string().parse().expect("it was read before"));
+        let again = ReferenceSource::from_reference(&reference.to_string().parse().expect("it was read before"));
         assert_eq!(again.expect("it was understood before"), source);
         let all: SourcePattern = "**".parse().expect("the pattern of everything");
         assert!(all.matches(&source));

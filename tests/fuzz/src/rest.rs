@@ -1,8 +1,6 @@
 use admittance::{
     admission::{GroupVersionResource, Operation},
-    dialect::{
-        BodyReading, Class, Dialect, KindSource, Rest, RestConfig, RestRoute, UnmatchedWrites, ValueSource,
-    },
+    dialect::{BodyReading, Class, Dialect, KindSource, Rest, RestConfig, RestRoute, UnmatchedWrites, ValueSource},
 };
 use bytes::Bytes;
 use http::Method;

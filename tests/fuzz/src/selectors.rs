@@ -2,8 +2,7 @@ use std::collections::BTreeMap;
 
 use admittance::{
     admission::{
-        GroupVersionKind, GroupVersionResource, Labels, NamespaceSelector, Operation, Request,
-        StaticNamespaces,
+        GroupVersionKind, GroupVersionResource, Labels, NamespaceSelector, Operation, Request, StaticNamespaces,
     },
     definitions::load_text,
 };
@@ -38,11 +37,7 @@ pub fn selectors(input: &[u8]) {
         return;
     };
     let expected = |labels: &Labels| is_chosen(&selector, labels);
-    assert_eq!(
-        chosen.matches(&labels),
-        expected(&labels),
-        "{selector} {labels:?}"
-    );
+    assert_eq!(chosen.matches(&labels), expected(&labels), "{selector} {labels:?}");
     let resource = GroupVersionResource {
         resource: "pods".to_owned(),
         ..Default::default()
@@ -68,11 +63,7 @@ fn is_chosen(selector: &Value, labels: &Labels) -> bool {
         let label = labels.get(expression["key"].as_str().unwrap_or_default());
         let is_listed = || {
             let values = expression["values"].as_array();
-            values.is_some_and(|values| {
-                values
-                    .iter()
-                    .any(|value| value.as_str() == label.map(String::as_str))
-            })
+            values.is_some_and(|values| values.iter().any(|value| value.as_str() == label.map(String::as_str)))
         };
         match expression["operator"].as_str() {
             Some("In") => label.is_some() && is_listed(),

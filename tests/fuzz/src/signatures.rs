@@ -2,8 +2,8 @@ use std::sync::LazyLock;
 
 use admittance::{Digest, ModuleReference};
 use admittance_catalog::signature::{
-    Blob, FoundSignature, Keyless, Material, PublicKey, PublicKeys, Requirement, SignedModule, TrustRoot,
-    describe, verify,
+    Blob, FoundSignature, Keyless, Material, PublicKey, PublicKeys, Requirement, SignedModule, TrustRoot, describe,
+    verify,
 };
 
 use crate::parts;
@@ -61,13 +61,9 @@ pub fn signatures(input: &[u8]) {
 
 fn check(material: &Material) {
     static REQUIREMENTS: LazyLock<[Requirement; 2]> = LazyLock::new(requirements);
-    static FILE: LazyLock<ModuleReference> =
-        LazyLock::new(|| "file:/module.wasm".parse().expect("a reference"));
-    static ARTIFACT: LazyLock<ModuleReference> = LazyLock::new(|| {
-        "oci://registry.example.com/plugins/a:1"
-            .parse()
-            .expect("a reference")
-    });
+    static FILE: LazyLock<ModuleReference> = LazyLock::new(|| "file:/module.wasm".parse().expect("a reference"));
+    static ARTIFACT: LazyLock<ModuleReference> =
+        LazyLock::new(|| "oci://registry.example.com/plugins/a:1".parse().expect("a reference"));
     describe(material);
     for requirement in REQUIREMENTS.iter() {
         for reference in [&*FILE, &*ARTIFACT] {
@@ -86,10 +82,7 @@ fn check(material: &Material) {
                 "asked twice, answered twice"
             );
             let other = verify_module(b"another module");
-            assert!(
-                other.is_err(),
-                "{material:?} vouches for another module: {other:?}"
-            );
+            assert!(other.is_err(), "{material:?} vouches for another module: {other:?}");
         }
     }
 }
@@ -108,10 +101,7 @@ fn requirements() -> [Requirement; 2] {
         Requirement::Keys(PublicKeys::new(keys).expect("there are keys")),
         Requirement::Keyless(Keyless {
             trust_root: TrustRoot::from_json(&text(fixture!("keyless-root.json"))).expect("a trust root"),
-            identity: "**"
-                .parse()
-                .or_else(|_| "*@example.com".parse())
-                .expect("a pattern"),
+            identity: "**".parse().or_else(|_| "*@example.com".parse()).expect("a pattern"),
             issuer: "https://accounts.example.com".parse().expect("an issuer"),
         }),
     ]

@@ -30,11 +30,7 @@ pub fn store(input: &[u8]) {
 
 fn only_file(directory: &Path) -> PathBuf {
     let mut files = fs::read_dir(directory).expect("it is there");
-    files
-        .next()
-        .expect("it holds a file")
-        .expect("it can be read")
-        .path()
+    files.next().expect("it holds a file").expect("it can be read").path()
 }
 
 /// Reads an entry of the store. Checks that it is used only if its digest is right.
@@ -63,9 +59,7 @@ fn resolution(directory: &Path, content: &[u8]) {
         validator: None,
         resolved: SystemTime::UNIX_EPOCH + Duration::from_secs(1),
     };
-    store
-        .keep_resolution(&reference, &first)
-        .expect("it can be written");
+    store.keep_resolution(&reference, &first).expect("it can be written");
     for file in fs::read_dir(directory.join("resolved")).expect("it is there") {
         let path = file.expect("it can be read").path();
         let entry = fs::read(&path).expect("it can be read");
@@ -150,11 +144,7 @@ fn change(directory: &Path, content: &[u8]) {
     // serves the table that was live before.
     block_on(builder.build()).expect("the change can be completed");
     for (path, initial_text, before, after) in files {
-        let expected = if initial_text == before {
-            after
-        } else {
-            initial_text
-        };
+        let expected = if initial_text == before { after } else { initial_text };
         assert_eq!(fs::read_to_string(&path).ok(), expected);
     }
 }

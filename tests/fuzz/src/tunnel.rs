@@ -34,14 +34,11 @@ pub fn tunnel(input: &[u8]) {
         let open = async || {
             let cluster = None;
             let address = "a:1".to_owned();
-            let opened = session
-                .open(TunnelDestination { cluster, address }, &budget)
-                .await;
+            let opened = session.open(TunnelDestination { cluster, address }, &budget).await;
             opened.expect("there is memory for it")
         };
         let (unread_connection, mut read_connection) = (open().await, open().await);
-        let reading =
-            tokio::spawn(async move { tokio::io::copy(&mut read_connection, &mut tokio::io::sink()).await });
+        let reading = tokio::spawn(async move { tokio::io::copy(&mut read_connection, &mut tokio::io::sink()).await });
         let (mut sink, replies) = agent_socket.split();
         let replies = tokio::spawn(replies.for_each(async |_| {}));
         let mut rest = input;

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use admittance_admission::{
-    Chain, Deadline, Evaluation, EvaluationSources, Hook, NoAuthorizer, Object, Operation, Outcome, Request,
-    Rule, Stage, StaticNamespaces,
+    Chain, Deadline, Evaluation, EvaluationSources, Hook, NoAuthorizer, Object, Operation, Outcome, Request, Rule,
+    Stage, StaticNamespaces,
 };
 
 use crate::block_on;
@@ -55,10 +55,7 @@ pub(crate) fn judge(chain: &Chain, request: &Request) -> Outcome {
         "who the object is has changed: {}",
         after.text()
     );
-    let patched = outcome
-        .patch
-        .apply(before)
-        .expect("the patch of an outcome applies");
+    let patched = outcome.patch.apply(before).expect("the patch of an outcome applies");
     assert_eq!(&patched, after);
     outcome
 }

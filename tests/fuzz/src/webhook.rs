@@ -65,8 +65,7 @@ impl WebhookScene {
             move |_: &str| answer.lock().expect("nothing panics with it").clone()
         };
         let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-        let key =
-            rustls_pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der()).expect("a key");
+        let key = rustls_pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der()).expect("a key");
         let certificate = certified.cert.der().clone();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let server = ServerConfig::builder_with_provider(provider)
@@ -79,8 +78,7 @@ impl WebhookScene {
         let plain = serve(None, answers()).await;
         let clients = WebhookClients::new(AddressOverrides::default());
         let hook = |protocol, url: String| {
-            let mut config =
-                WebhookConfig::new(protocol, WebhookTarget::Url(Url::parse(&url).expect("a URL")));
+            let mut config = WebhookConfig::new(protocol, WebhookTarget::Url(Url::parse(&url).expect("a URL")));
             config.ca_bundle = Some(vec![certificate.clone()]);
             chain(Webhook::new(config, &clients).expect("the configuration is right"))
         };
@@ -100,16 +98,12 @@ impl WebhookScene {
         let object = Object::parse(
             r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"prod","uid":"a"},"spec":{"containers":[{"name":"a"}]}}"#,
         );
-        let mut request =
-            Request::new(Operation::Create, kind, resource).with_object(object.expect("it is an object"));
+        let mut request = Request::new(Operation::Create, kind, resource).with_object(object.expect("it is an object"));
         request.uid = Uid::from("u1".to_owned());
         Self {
             review: review(ReviewVersion::V1),
             old_review: review(ReviewVersion::V1Beta1),
-            resource: hook(
-                Protocol::BcsResource,
-                format!("http://127.0.0.1:{}/", plain.port()),
-            ),
+            resource: hook(Protocol::BcsResource, format!("http://127.0.0.1:{}/", plain.port())),
             answer,
             request,
         }

@@ -36,11 +36,7 @@ pub fn yaml(input: &[u8]) {
     // If a text begins like JSON, `to_json` and `yaml_to_json` may return different values, so such a text is not
     // compared. For example, `to_json` reads it as JSON and keeps the fraction of `1.0`, while `yaml_to_json` reads it
     // as YAML and drops this fraction.
-    if !text
-        .trim_start_matches('\u{feff}')
-        .trim_start()
-        .starts_with(['{', '['])
-    {
+    if !text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']) {
         assert_eq!(to_json("file.yaml", text).as_ref(), Ok(&value));
     }
     assert_eq!(to_json("file.yaml", &to_yaml(&value)), Ok(value));

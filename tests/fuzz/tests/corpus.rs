@@ -1,10 +1,6 @@
 //! Runs every input of the corpora once, without instrumentation.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 

@@ -166,11 +166,9 @@ impl ClusterState {
 
     fn list(&self, kind: SchedulerKind, namespace: &str) -> Value {
         let all = self.objects.iter();
-        all.filter(|((object_kind, object_namespace, _), _)| {
-            *object_kind == kind && object_namespace == namespace
-        })
-        .map(|(_, object)| object.clone())
-        .collect()
+        all.filter(|((object_kind, object_namespace, _), _)| *object_kind == kind && object_namespace == namespace)
+            .map(|(_, object)| object.clone())
+            .collect()
     }
 
     fn write(
@@ -218,16 +216,11 @@ impl ClusterState {
         let key = (kind, namespace, name);
         let is_in_path = matches!(kind, SchedulerKind::Application | SchedulerKind::Deployment);
         if is_in_path && key != *path_key {
-            return Err(SchedulerError(
-                COMMON,
-                "version RunAs or ID not correct".to_owned(),
-            ));
+            return Err(SchedulerError(COMMON, "version RunAs or ID not correct".to_owned()));
         }
         let Some(current) = self.objects.get(&key) else {
             return match kind {
-                SchedulerKind::Application => {
-                    Err(SchedulerError(COMMON, "cannot get old version data".to_owned()))
-                }
+                SchedulerKind::Application => Err(SchedulerError(COMMON, "cannot get old version data".to_owned())),
                 kind => Err(SchedulerError(NOT_FOUND, format!("{} not exist", kind.word()))),
             };
         };

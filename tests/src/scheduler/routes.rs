@@ -43,10 +43,7 @@ const fn body(shape: BodyShape) -> Option<BodyShape> {
     Some(shape)
 }
 
-const AGENTS: BodyShape = BodyShape::List(&BodyShape::Object(&[ObjectField(
-    "innerIP",
-    must(&BodyShape::Text),
-)]));
+const AGENTS: BodyShape = BodyShape::List(&BodyShape::Object(&[ObjectField("innerIP", must(&BodyShape::Text))]));
 /// The type of a request body whose members are not checked, such as a command or a custom resource.
 const ANY: BodyShape = BodyShape::Object(&[]);
 

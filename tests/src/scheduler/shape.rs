@@ -77,16 +77,7 @@ impl BodyShape {
 pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
     let mut problems = Vec::new();
     for name in headers.keys() {
-        if ![
-            ACCEPT,
-            ACCEPT_ENCODING,
-            CONNECTION,
-            CONTENT_LENGTH,
-            CONTENT_TYPE,
-            HOST,
-        ]
-        .contains(name)
-        {
+        if ![ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST].contains(name) {
             problems.push(format!("it has the header {name}"));
         }
     }
@@ -142,10 +133,7 @@ mod tests {
                 json!({"name": "a", "labels": {"a": 1}}),
                 "b.labels is {\"a\":1}, not StringMap",
             ),
-            (
-                json!({"name": "a", "many": [1, "2"]}),
-                "b.many[1] is \"2\", not Number",
-            ),
+            (json!({"name": "a", "many": [1, "2"]}), "b.many[1] is \"2\", not Number"),
             (json!({"name": "a", "is": 0}), "b.is is 0, not Flag"),
         ] {
             let mut problems = Vec::new();

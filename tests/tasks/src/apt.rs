@@ -100,9 +100,7 @@ impl Apt {
                  install {names}` as root"
             )));
         }
-        say(&format!(
-            "Installing packages for {purpose} with apt-get: {names}"
-        ));
+        say(&format!("Installing packages for {purpose} with apt-get: {names}"));
         run_logged(
             self.get()
                 .args(["install", "--yes", "--no-install-recommends"])
@@ -126,10 +124,7 @@ impl Apt {
 
     /// Downloads a source package, and returns the path of the original archive in it.
     pub(crate) fn source_archive(&self, package: &str) -> Result<PathBuf, Error> {
-        run_logged(
-            self.get().args(["source", "--download-only"]).arg(package),
-            &self.log,
-        )?;
+        run_logged(self.get().args(["source", "--download-only"]).arg(package), &self.log)?;
         self.downloaded(&format!("{package}_"), ".orig.tar.gz")
     }
 
@@ -157,8 +152,7 @@ impl Apt {
 }
 
 pub(crate) fn is_on_path(program: &str) -> bool {
-    env::var_os("PATH")
-        .is_some_and(|path| env::split_paths(&path).any(|directory| directory.join(program).is_file()))
+    env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|directory| directory.join(program).is_file()))
 }
 
 fn is_root() -> bool {
@@ -204,13 +198,7 @@ fn configured_paths(purpose: &str) -> Result<[PathBuf; 2], Error> {
         },
     };
     let output = Command::new("apt-config")
-        .args([
-            "shell",
-            "f",
-            "Dir::Etc::sourcelist/f",
-            "d",
-            "Dir::Etc::sourceparts/d",
-        ])
+        .args(["shell", "f", "Dir::Etc::sourcelist/f", "d", "Dir::Etc::sourceparts/d"])
         .output()
         .map_err(start_error)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -242,11 +230,7 @@ fn with_sources_in_lines(text: &str) -> String {
             Some(options) => options.split_once(']').map_or("", |(_, after)| after),
             None => rest,
         };
-        if after_options
-            .split_whitespace()
-            .nth(1)
-            .is_some_and(is_of_distribution)
-        {
+        if after_options.split_whitespace().nth(1).is_some_and(is_of_distribution) {
             result.push_str(&format!("deb{rest}\ndeb-src{rest}\n"));
         }
     }

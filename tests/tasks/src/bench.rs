@@ -35,14 +35,7 @@ pub(crate) fn measure(arguments: &Bench) -> Result<(), Error> {
         .args(["build", "--workspace", "--profile", profile])
         .args(["--bin", "admittance", "--bench", "admission"]))?;
     let mut command = cargo_command();
-    command.args([
-        "bench",
-        "--workspace",
-        "--profile",
-        profile,
-        "--bench",
-        "admission",
-    ]);
+    command.args(["bench", "--workspace", "--profile", profile, "--bench", "admission"]);
     match &arguments.compare {
         None => command.args(&arguments.rest),
         Some(revision) => {
@@ -79,14 +72,7 @@ fn other_build(revision: &str, profile: &str) -> Result<PathBuf, Error> {
         "Compiling the driver of {revision} (some minutes the first time)"
     ));
     run(cargo_command()
-        .args([
-            "build",
-            "--locked",
-            "--package",
-            "admittance-cli",
-            "--profile",
-            profile,
-        ])
+        .args(["build", "--locked", "--package", "admittance-cli", "--profile", profile])
         .current_dir(&tree)
         .env("CARGO_TARGET_DIR", &target))?;
     run(git().args(["worktree", "remove", "--force"]).arg(&tree))?;

@@ -141,8 +141,7 @@ pub(crate) fn install() -> Result<(), Error> {
     layout.tidy()
 }
 
-const OWN_NETWORK: &str =
-    "ip link set lo up && for number in 1 2; do ip address add 198.18.0.$number/32 dev lo; done";
+const OWN_NETWORK: &str = "ip link set lo up && for number in 1 2; do ip address add 198.18.0.$number/32 dev lo; done";
 
 /// Returns a command that runs a program in a network namespace of its own, if this user may create one.
 pub(crate) fn in_own_network(program: &Path) -> Command {

@@ -34,10 +34,7 @@ impl Error {
     /// Returns the exit code of the program that failed, or 1.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::Status { status, .. } => status
-                .code()
-                .and_then(|code| u8::try_from(code).ok())
-                .unwrap_or(1),
+            Self::Status { status, .. } => status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
             Self::Start { .. } | Self::Logged { .. } | Self::File { .. } | Self::Missing(_) => 1,
         }
     }
@@ -129,18 +126,10 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<(), Error>
         path: log.to_owned(),
         source,
     };
-    let mut output = File::options()
-        .create(true)
-        .append(true)
-        .open(log)
-        .map_err(file)?;
+    let mut output = File::options().create(true).append(true).open(log).map_err(file)?;
     writeln!(output, "$ {command:?}").map_err(file)?;
     let errors = output.try_clone().map_err(file)?;
-    let status = command
-        .stdin(Stdio::null())
-        .stdout(output)
-        .stderr(errors)
-        .status();
+    let status = command.stdin(Stdio::null()).stdout(output).stderr(errors).status();
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(Error::Logged {

@@ -113,12 +113,7 @@ fn archive(contents: &PackageContents, staging: &Path, to: &Path) -> Result<Path
     let name = format!("admittance-{VERSION}-{}-linux", contents.machine.name());
     let tree = staging.join("archive");
     let top = tree.join(&name);
-    for directory in [
-        &top,
-        &top.join("plugins"),
-        &top.join("man"),
-        &top.join("completions"),
-    ] {
+    for directory in [&top, &top.join("plugins"), &top.join("man"), &top.join("completions")] {
         create_directory(directory)?;
     }
     for file in [&contents.program, &contents.unit, &contents.licence] {
@@ -141,9 +136,7 @@ fn tar_gz(directory: &Path, to: &Path) -> Result<PathBuf, Error> {
 
 /// Compresses a file with gzip. The original name and time of the file are left out.
 fn compress(file: &Path) -> Result<(), Error> {
-    run(Command::new("gzip")
-        .args(["-9", "--no-name", "--force"])
-        .arg(file))
+    run(Command::new("gzip").args(["-9", "--no-name", "--force"]).arg(file))
 }
 
 /// Packs the files of a directory into a tar archive. The archive depends only on the names and content of the files.
@@ -204,10 +197,7 @@ fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Error> {
 }
 
 fn name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -297,8 +287,7 @@ mod tests {
         let top = target_directory().join("tmp/dist-packages");
         remove_directory(&top).expect("it can be removed");
         let program = || fs::canonicalize("/bin/true").expect("every Linux has it");
-        let builds =
-            ["first", "second"].map(|round| packages(program(), env::consts::ARCH, &top.join(round)));
+        let builds = ["first", "second"].map(|round| packages(program(), env::consts::ARCH, &top.join(round)));
         for (first, second) in builds[0].iter().zip(&builds[1]) {
             let digest = |path| sha256(path).expect("it can be read");
             assert_eq!(digest(first), digest(second), "{}", first.display());
@@ -308,8 +297,8 @@ mod tests {
         let unpacked = top.join("unpacked");
         create_directory(&unpacked).expect("it can be created");
         run(Command::new("ar").arg("x").arg(package).current_dir(&unpacked)).expect("it is an archive");
-        let files = output(Command::new("tar").arg("-tzf").arg(unpacked.join("data.tar.gz")))
-            .expect("it is an archive");
+        let files =
+            output(Command::new("tar").arg("-tzf").arg(unpacked.join("data.tar.gz"))).expect("it is an archive");
         for file in [
             "./usr/bin/true",
             "./usr/lib/systemd/system/admittance.service",

@@ -105,13 +105,7 @@ fn targets() -> Result<Vec<String>, Error> {
     let folder = corpora();
     let mut names = Vec::new();
     for entry in fs::read_dir(&folder).map_err(at(&folder))? {
-        names.push(
-            entry
-                .map_err(at(&folder))?
-                .file_name()
-                .to_string_lossy()
-                .into_owned(),
-        );
+        names.push(entry.map_err(at(&folder))?.file_name().to_string_lossy().into_owned());
     }
     names.sort();
     Ok(names)
@@ -140,10 +134,7 @@ fn command(program: &Path, target: &str) -> Command {
 
 fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     let top = root().join("target/fuzz");
-    let (corpus, artifacts) = (
-        top.join("corpus").join(target),
-        top.join("artifacts").join(target),
-    );
+    let (corpus, artifacts) = (top.join("corpus").join(target), top.join("artifacts").join(target));
     create_directory(&corpus)?;
     create_directory(&artifacts)?;
     let seeds = corpora().join(target);
@@ -213,11 +204,7 @@ fn dictionary(seeds: &Path) -> Result<String, Error> {
         let bytes = fs::read(&path).map_err(at(&path))?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let parts = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '/' | '-' | '_')));
-        words.extend(
-            parts
-                .filter(|word| (2..=40).contains(&word.len()))
-                .map(str::to_owned),
-        );
+        words.extend(parts.filter(|word| (2..=40).contains(&word.len())).map(str::to_owned));
     }
     Ok(words.into_iter().map(|word| format!("\"{word}\"\n")).collect())
 }
@@ -238,7 +225,8 @@ mod tests {
 
     #[test]
     fn the_summary_of_a_fuzz_run_has_inputs_and_memory() {
-        let log_text = "INFO: x\nstat::number_of_executed_units: 123\nstat::new_units_added:          4\nstat::peak_rss_mb: 55\n";
+        let log_text =
+            "INFO: x\nstat::number_of_executed_units: 123\nstat::new_units_added:          4\nstat::peak_rss_mb: 55\n";
         assert_eq!(summary(log_text), "123 inputs, 4 new, 55 MB");
     }
 }

@@ -38,10 +38,7 @@ impl KindsCommand {
         let lines: Vec<_> = schema.lines().filter(|line| !line.trim().is_empty()).collect();
         let types = Yaml::parse(&mut lines.as_slice(), 0);
         let names = GoNames::read(&configurations)?;
-        let mut text = format!(
-            "# From k8s.io/client-go {}, by `cargo task kinds`.\n",
-            self.version
-        );
+        let mut text = format!("# From k8s.io/client-go {}, by `cargo task kinds`.\n", self.version);
         for schema_type in types.get("types").map(Yaml::items).unwrap_or_default() {
             names.write_type(schema_type, &mut text);
         }
@@ -91,9 +88,7 @@ impl Yaml {
             let (key, value) = text.split_once(':').unwrap_or((text, ""));
             let value = match value.trim() {
                 "" => {
-                    let next = lines
-                        .first()
-                        .map_or(0, |line| line.len() - line.trim_start().len());
+                    let next = lines.first().map_or(0, |line| line.len() - line.trim_start().len());
                     Self::parse(lines, next)
                 }
                 value => Self::Text(value.trim_matches('"').to_owned()),
@@ -124,10 +119,7 @@ impl Yaml {
 
     fn get(&self, key: &str) -> Option<&Self> {
         match self {
-            Self::Map(members) => members
-                .iter()
-                .find(|(member, _)| member == key)
-                .map(|(_, value)| value),
+            Self::Map(members) => members.iter().find(|(member, _)| member == key).map(|(_, value)| value),
             _ => None,
         }
     }
@@ -190,10 +182,7 @@ impl GoNames {
         let name = short(full);
         let (package, kind) = name.rsplit_once('.').unwrap_or(("", name));
         let package = package.replace('.', "/");
-        let Some(map) = schema_type
-            .get("map")
-            .filter(|_| schema_type.get("scalar").is_none())
-        else {
+        let Some(map) = schema_type.get("map").filter(|_| schema_type.get("scalar").is_none()) else {
             let _ = writeln!(out, "{name} {}", self.atom(schema_type, ""));
             return;
         };
@@ -204,10 +193,7 @@ impl GoNames {
         }
         out.push_str(name);
         let has_field = |field_name: &str| fields.iter().any(|field| field.text("name") == Some(field_name));
-        if let (true, Some(group)) = (
-            has_field("kind") && has_field("metadata"),
-            self.groups.get(&package),
-        ) {
+        if let (true, Some(group)) = (has_field("kind") && has_field("metadata"), self.groups.get(&package)) {
             let version = package.rsplit('/').next().unwrap_or_default();
             let group = if group == "core" { "" } else { group };
             let _ = write!(out, " ={group}/{version}/{kind}");

@@ -257,11 +257,7 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
         prerequisite("TypeScript", toolchains::TYPESCRIPT, toolchains::typescript()),
         prerequisite("Helm", toolchains::HELM, toolchains::helm()),
         prerequisite("the toolchain of C", toolchains::CLANG, toolchains::clang()),
-        prerequisite(
-            "the toolchain of Python",
-            toolchains::WHEELS,
-            toolchains::wheels(),
-        ),
+        prerequisite("the toolchain of Python", toolchains::WHEELS, toolchains::wheels()),
     ];
     databases().chain(other_servers.into_iter().flatten())
 }
@@ -316,11 +312,7 @@ fn test_at_length(changes: u32) -> Result<(), Error> {
     let tests = CHANGING.iter().filter(|_| changes > 0).chain(&MEASURING);
     let mut command = command::cargo_command();
     command.args(with(test, tests.map(OsString::from)));
-    command.envs(prerequisite(
-        "ZooKeeper",
-        zookeeper::VARIABLE,
-        zookeeper::install(),
-    ));
+    command.envs(prerequisite("ZooKeeper", zookeeper::VARIABLE, zookeeper::install()));
     command::run(command.env("ADMITTANCE_TEST_CHANGES", changes.to_string()))
 }
 

@@ -144,12 +144,7 @@ fn without_paths_of_this_machine(target: &str) -> String {
     let folders = [(Some(root()), "admittance"), (registry, "cargo")];
     let flags: Vec<_> = folders
         .iter()
-        .filter_map(|(folder, name)| {
-            Some(format!(
-                "--remap-path-prefix={}={name}",
-                folder.as_ref()?.display()
-            ))
-        })
+        .filter_map(|(folder, name)| Some(format!("--remap-path-prefix={}={name}", folder.as_ref()?.display())))
         .collect();
     format!("target.{target}.rustflags={flags:?}")
 }
@@ -173,8 +168,7 @@ fn packages(folder: &Path) -> Result<Vec<PluginPackage>, Error> {
             continue;
         }
         let text = fs::read_to_string(&manifest).map_err(at(manifest.clone()))?;
-        let name = name(&text)
-            .ok_or_else(|| Error::Missing(format!("{} has no package name", manifest.display())))?;
+        let name = name(&text).ok_or_else(|| Error::Missing(format!("{} has no package name", manifest.display())))?;
         packages.push(PluginPackage { name });
     }
     packages.sort_by(|a, b| a.name.cmp(&b.name));

@@ -33,11 +33,7 @@ pub(crate) fn renew() -> Result<(), Error> {
     let (picture_directory, manual) = (root().join("target/console"), root().join("docs/console"));
     for entry in fs::read_dir(&picture_directory).map_err(at(&picture_directory))? {
         let path = entry.map_err(at(&picture_directory))?.path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let page = name
             .strip_prefix(PICTURES.0)
             .and_then(|name| name.strip_suffix(PICTURES.1));

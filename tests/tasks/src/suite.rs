@@ -63,10 +63,7 @@ impl Count {
             return;
         };
         for part in numbers.split("; ") {
-            match part
-                .split_once(' ')
-                .map(|(number, word)| (number.parse::<u64>(), word))
-            {
+            match part.split_once(' ').map(|(number, word)| (number.parse::<u64>(), word)) {
                 Some((Ok(number), "passed")) => self.passed += number,
                 Some((Ok(number), "failed")) => self.failed += number,
                 _ => {}
@@ -90,12 +87,6 @@ mod tests {
         ] {
             count.add(line);
         }
-        assert_eq!(
-            count,
-            Count {
-                passed: 13,
-                failed: 2
-            }
-        );
+        assert_eq!(count, Count { passed: 13, failed: 2 });
     }
 }

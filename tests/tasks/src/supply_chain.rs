@@ -97,13 +97,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
 
 /// Looks for bills of materials in `folder`. Moves the bill of `package` to `to`, and removes the bills of other
 /// packages. Adds the folders in `folder` to `folders`.
-fn take(
-    folder: &Path,
-    name: &str,
-    package: &Path,
-    to: &Path,
-    folders: &mut Vec<PathBuf>,
-) -> Result<(), Error> {
+fn take(folder: &Path, name: &str, package: &Path, to: &Path, folders: &mut Vec<PathBuf>) -> Result<(), Error> {
     for entry in fs::read_dir(folder).map_err(at(folder))? {
         let path = entry.map_err(at(folder))?.path();
         let last = path.file_name().unwrap_or_default();

@@ -15,9 +15,7 @@ pub(crate) fn install(target: &str) -> Result<(), Error> {
     if is_installed(target) {
         return Ok(());
     }
-    say(&format!(
-        "Adding the compilation target {target} to the Rust toolchain"
-    ));
+    say(&format!("Adding the compilation target {target} to the Rust toolchain"));
     run(Command::new("rustup").args(["target", "add", target]).current_dir(root())).map_err(|error| match error {
         Error::Start { .. } => Error::Missing(format!(
             "plugins are compiled for {target}, which is missing in this Rust toolchain, and rustup was not found to add \

@@ -25,14 +25,7 @@ impl Tool {
             self.name, self.version
         ));
         run(cargo_command()
-            .args([
-                "install",
-                "--locked",
-                "--version",
-                self.version,
-                self.name,
-                "--root",
-            ])
+            .args(["install", "--locked", "--version", self.version, self.name, "--root"])
             .arg(&top)
             .args(
                 self.features

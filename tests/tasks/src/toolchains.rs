@@ -35,8 +35,7 @@ pub(crate) fn npm() -> Result<PathBuf, Error> {
         .split_once("\"componentize-qjs\": \"")
         .and_then(|(_, rest)| rest.split_once('"'))
         .map(|(version, _)| version);
-    let version =
-        version.ok_or_else(|| Error::Missing(format!("the template names no version of {TOOL}")))?;
+    let version = version.ok_or_else(|| Error::Missing(format!("the template names no version of {TOOL}")))?;
     let package = format!("{TOOL}@{version}");
     fetched(NPM, "npm", &package, |directory| {
         let mut command = Command::new("npm");
@@ -141,9 +140,7 @@ fn fetched(
     if !is_on_path(program) {
         return Err(Error::Missing(format!("{program} is not installed")));
     }
-    say(&format!(
-        "Fetching {package} for the tests into target/toolchains"
-    ));
+    say(&format!("Fetching {package} for the tests into target/toolchains"));
     let unfinished = top.join("unfinished");
     remove_directory(&unfinished)?;
     create_directory(&unfinished)?;

@@ -57,11 +57,7 @@ async fn new_project_in(
         .env("PIP_NO_INDEX", "1");
     let check = finished(command).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
-    assert!(
-        check.stdout.ends_with("\n5 passed, 0 failed\n"),
-        "{}",
-        check.stdout
-    );
+    assert!(check.stdout.ends_with("\n5 passed, 0 failed\n"), "{}", check.stdout);
     (folder, check)
 }
 
@@ -110,26 +106,14 @@ async fn new_projects_in_c_pass_their_tests() {
     let directory = folder.path().join("require-label");
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
-    assert!(
-        check.stdout.contains("ok    make --silent test"),
-        "{}",
-        check.stdout
-    );
-    assert!(
-        check.stdout.ends_with("\n5 passed, 0 failed\n"),
-        "{}",
-        check.stdout
-    );
+    assert!(check.stdout.contains("ok    make --silent test"), "{}", check.stdout);
+    assert!(check.stdout.ends_with("\n5 passed, 0 failed\n"), "{}", check.stdout);
     let again = admittance(&directory, &["test", "--run", "label"]).await;
     assert!(!again.stderr.contains("make plugin.wasm"), "{}", again.stderr);
     let settings = r#"{"label": "", "lable": 1, "values": ["a", ""]}"#;
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
     fs::write(directory.join("pod.yaml"), pod).unwrap();
-    let run = admittance(
-        &directory,
-        &["run", "plugin.wasm", "pod.yaml", "--settings", settings],
-    )
-    .await;
+    let run = admittance(&directory, &["run", "plugin.wasm", "pod.yaml", "--settings", settings]).await;
     assert_eq!(run.code, Some(2), "{}{}", run.stdout, run.stderr);
     for mistake in [
         "/lable: there is no such setting; write one of `label`, `values`",
@@ -145,13 +129,7 @@ async fn new_projects_in_c_pass_their_tests() {
     let (code, _) = code.split_once("```").unwrap();
     fs::write(directory.join("src/plugin.c"), code).unwrap();
     make(&directory).await;
-    let arguments = [
-        "run",
-        "plugin.wasm",
-        "pod.yaml",
-        "--settings",
-        r#"{"label": "team"}"#,
-    ];
+    let arguments = ["run", "plugin.wasm", "pod.yaml", "--settings", r#"{"label": "team"}"#];
     let run = admittance(&directory, &arguments).await;
     assert!(
         run.stdout.contains("metadata.labels: `team` is missing; add it"),
@@ -204,18 +182,11 @@ async fn a_new_project_in_javascript_passes_its_tests() {
         ("npm", &["pack", "--silent"]),
         (
             "sh",
-            &[
-                "-c",
-                "tar -xzf ../../../copy/sdk/javascript/*.tgz --strip-components=1",
-            ],
+            &["-c", "tar -xzf ../../../copy/sdk/javascript/*.tgz --strip-components=1"],
         ),
     )
     .await;
-    assert!(
-        check.stdout.contains("ok    npm test --if-present"),
-        "{}",
-        check.stdout
-    );
+    assert!(check.stdout.contains("ok    npm test --if-present"), "{}", check.stdout);
     other_templates_pass("javascript", &[("npm_config_cache", cache.as_path())]).await;
     let directory = folder.path().join("require-label");
     let again = admittance(&directory, &["test", "--run", "label"]).await;
@@ -308,8 +279,7 @@ export const { describe, configure, admit } = plugin({
 "#;
     fs::write(directory.join("src/plugin.js"), code).unwrap();
     let check = admittance(&directory, &["test", "--run", "read"]).await;
-    let message =
-        "TextDecoder is not defined; use `text()` of a response, or decodeURIComponent (src/plugin.js:5)";
+    let message = "TextDecoder is not defined; use `text()` of a response, or decodeURIComponent (src/plugin.js:5)";
     assert!(check.stdout.contains(message), "{}{}", check.stdout, check.stderr);
     let code = code.replace(", admit }", " }");
     fs::write(directory.join("src/plugin.js"), code).unwrap();
@@ -371,10 +341,7 @@ async fn a_new_project_in_python_passes_its_tests() {
         ("python3", &["-m", "pip", "wheel", "--quiet", "--no-deps", "."]),
         (
             "sh",
-            &[
-                "-c",
-                "cd .. && python3 -m zipfile -e ../../copy/sdk/python/*.whl .",
-            ],
+            &["-c", "cd .. && python3 -m zipfile -e ../../copy/sdk/python/*.whl ."],
         ),
     )
     .await;
@@ -421,11 +388,7 @@ fn the_compiled_extension_for_python_is_current() {
         fs::write(&path, &expected).unwrap();
     }
     let is_current = fs::read(&path).unwrap() == expected;
-    assert!(
-        is_current,
-        "native/immortal.wat has changed; renew {}",
-        path.display()
-    );
+    assert!(is_current, "native/immortal.wat has changed; renew {}", path.display());
 }
 
 async fn make(directory: &Path) {

@@ -15,10 +15,7 @@ async fn expect_refusal(scene: &ClustersScene, method: Method, path: &str, body:
         "{status}"
     );
     assert_eq!(status["code"], json!(reply.status.as_u16()));
-    (
-        reply.status.as_u16(),
-        status["message"].as_str().unwrap().to_owned(),
-    )
+    (reply.status.as_u16(), status["message"].as_str().unwrap().to_owned())
 }
 
 #[tokio::test]
@@ -27,8 +24,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let path = format!("{PODS}/a");
 
-    let (code, message) =
-        expect_refusal(&scene, Method::POST, PODS, pod("a", "nginx:latest", json!({}))).await;
+    let (code, message) = expect_refusal(&scene, Method::POST, PODS, pod("a", "nginx:latest", json!({}))).await;
     assert!(
         (400..500).contains(&code) && message.contains("images"),
         "{code} {message}"
@@ -36,19 +32,11 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     assert_eq!(scene.server.requests().len(), 0);
 
     let created = scene
-        .send(
-            Method::POST,
-            PODS,
-            pod("a", "nginx:1", json!({"sidecar": "true"})),
-        )
+        .send(Method::POST, PODS, pod("a", "nginx:1", json!({"sidecar": "true"})))
         .await;
     assert_eq!(created.status, 200, "{}", created.text());
     let stored = scene.server.object(&path).unwrap();
-    assert_eq!(
-        stored["spec"]["containers"].as_array().unwrap().len(),
-        2,
-        "{stored}"
-    );
+    assert_eq!(stored["spec"]["containers"].as_array().unwrap().len(), 2, "{stored}");
 
     // An update sends the whole new object, so the chains judge that object.
     let (_, message) = expect_refusal(&scene, Method::PUT, &path, pod("a", "nginx:latest", json!({}))).await;
@@ -62,23 +50,15 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     let patch = |image: &str| json!({"spec": {"containers": [{"name": "main", "image": image}]}});
     let (_, message) = expect_refusal(&scene, Method::PATCH, &path, patch("nginx:latest")).await;
     assert!(message.contains("images"), "{message}");
-    assert_eq!(
-        scene.send(Method::PATCH, &path, patch("nginx:3")).await.status,
-        200
-    );
+    assert_eq!(scene.send(Method::PATCH, &path, patch("nginx:3")).await.status, 200);
     let stored = scene.server.object(&path).unwrap();
     assert_eq!(stored["spec"]["containers"][0]["image"], "nginx:3");
     let old_image = "old.example.com/nginx:3";
     let (code, message) = expect_refusal(&scene, Method::PATCH, &path, patch(old_image)).await;
-    assert!(
-        code == 422 && message.contains("with an update"),
-        "{code} {message}"
-    );
+    assert!(code == 422 && message.contains("with an update"), "{code} {message}");
     assert_eq!(scene.server.object(&path).unwrap(), stored);
     // If the API server itself refuses the patch, the client gets its refusal unchanged.
-    let missing = scene
-        .send(Method::PATCH, &format!("{PODS}/b"), patch("nginx:3"))
-        .await;
+    let missing = scene.send(Method::PATCH, &format!("{PODS}/b"), patch("nginx:3")).await;
     assert_eq!(
         (missing.status.as_u16(), &missing.json().unwrap()["reason"]),
         (404, &json!("NotFound"))
@@ -113,10 +93,7 @@ async fn a_patch_is_not_sent_if_its_dry_run_returns_no_object() {
     scene.server.accept_patches();
     let patch = || json!({"metadata": {"labels": {"a": "b"}}});
     let (code, message) = expect_refusal(&scene, Method::PATCH, &path, patch()).await;
-    assert!(
-        code == 502 && message.contains("cannot be read"),
-        "{code} {message}"
-    );
+    assert!(code == 502 && message.contains("cannot be read"), "{code} {message}");
     let requests = scene.server.requests();
     let patches: Vec<_> = requests
         .iter()

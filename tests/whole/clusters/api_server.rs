@@ -75,13 +75,12 @@ impl ClusterAuthority {
         let params = CertificateParams::new([name.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let config =
-            rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_no_client_auth()
-                .with_single_cert(vec![certificate.der().clone()], key)
-                .unwrap();
+        let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
         TlsAcceptor::from(Arc::new(config))
     }
 }
@@ -182,7 +181,8 @@ impl SharedApiServer {
 
 fn status(code: StatusCode, reason: &str) -> Response {
     let outcome = if code.is_success() { "Success" } else { "Failure" };
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": outcome, "reason": reason, "code": code.as_u16()});
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "status": outcome, "reason": reason, "code": code.as_u16()});
     (code, axum::Json(status)).into_response()
 }
 

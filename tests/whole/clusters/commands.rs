@@ -98,10 +98,7 @@ async fn the_manifests_of_an_agent_contain_its_token_and_rights() {
 #[tokio::test]
 async fn an_agent_sends_no_token_without_tls() {
     for (line, expected) in [
-        (
-            "agent --cluster-id a --gateway http://gateway.example.com",
-            "https",
-        ),
+        ("agent --cluster-id a --gateway http://gateway.example.com", "https"),
         (
             "agent --cluster-id a --gateway https://gateway.example.com",
             "REGISTER_TOKEN",

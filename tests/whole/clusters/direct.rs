@@ -23,9 +23,7 @@ async fn users_act_in_a_cluster_under_their_own_names() {
     assert_eq!(status["reason"], "CREATE_TUNNEL_ERROR");
 
     assert_eq!(scene.report(&[&scene.server], SERVICE_ACCOUNT).await.status, 200);
-    let create_reply = scene
-        .send(Method::POST, PODS, pod("a", "nginx:1", json!({})))
-        .await;
+    let create_reply = scene.send(Method::POST, PODS, pod("a", "nginx:1", json!({}))).await;
     assert_eq!(create_reply.status, 200, "{}", create_reply.text());
     let get_reply = scene
         .send(Method::GET, &format!("{PODS}/a?pretty=true"), Value::Null)
@@ -83,9 +81,7 @@ async fn super_users_need_no_binding_where_the_agent_may_impersonate_everybody()
     let root = format!("Bearer {root}");
     let identity = async || {
         let headers = [("authorization", root.as_str())];
-        let reply = scene
-            .send_with(Method::GET, "/version", &headers, Value::Null)
-            .await;
+        let reply = scene.send_with(Method::GET, "/version", &headers, Value::Null).await;
         assert_eq!(reply.status, 404, "{}", reply.text());
         let requests = scene.server.requests();
         let last_request = requests.last().unwrap();
@@ -95,8 +91,7 @@ async fn super_users_need_no_binding_where_the_agent_may_impersonate_everybody()
         )
     };
     let groups = |extra: &[&str]| {
-        let gateway_groups =
-            ["view", "edit", "hooks", "super-users"].map(|group| format!("admittance:{group}"));
+        let gateway_groups = ["view", "edit", "hooks", "super-users"].map(|group| format!("admittance:{group}"));
         let extra_groups = extra.iter().map(|group| (*group).to_owned());
         (
             vec!["plain.root".to_owned()],
@@ -190,11 +185,7 @@ async fn watches_are_streamed_until_the_token_is_revoked() {
     let users = scene.admin("GET", "/v1/users/plain:alice", Value::Null).await;
     let token = &users["tokens"][0]["id"];
     scene
-        .admin(
-            "DELETE",
-            &format!("/v1/users/plain:alice/tokens/{token}"),
-            Value::Null,
-        )
+        .admin("DELETE", &format!("/v1/users/plain:alice/tokens/{token}"), Value::Null)
         .await;
     watch.read_to_end().await;
     scene.server.until_watched(0).await;
@@ -220,10 +211,7 @@ async fn upgraded_connections_are_passed_on_until_the_permission_is_revoked() {
         exec.write(b"echo this").await;
         exec.until("echo this").await;
         let requests = scene.server.requests();
-        assert_eq!(
-            requests.last().unwrap().values("impersonate-user"),
-            ["plain.alice"]
-        );
+        assert_eq!(requests.last().unwrap().values("impersonate-user"), ["plain.alice"]);
         if protocol == "websocket" {
             scene.admin("DELETE", "/v1/users/plain:alice", Value::Null).await;
             exec.read_to_end().await;

@@ -71,9 +71,7 @@ async fn requests_need_a_token_with_permission_for_the_cluster_in_their_path() {
         scene.user("viewer", json!({})).await,
     );
     let grant = json!({"user": "plain:viewer", "permission": "Read"});
-    scene
-        .admin("POST", "/v1/clusters/plain-dev/permissions", grant)
-        .await;
+    scene.admin("POST", "/v1/clusters/plain-dev/permissions", grant).await;
     let [bob, viewer] = [bob, viewer].map(|token| format!("Bearer {token}"));
     let register = format!("Bearer {}", scene.register_token);
     let other = scene.cluster("other", "plain:bob").await;
@@ -94,18 +92,10 @@ async fn requests_need_a_token_with_permission_for_the_cluster_in_their_path() {
         (&viewer, Method::GET, "/api/v1/nodes/n/proxy/run", 403),
     ] {
         let reply = scene
-            .send_with(
-                method.clone(),
-                path,
-                &[("authorization", authorization)],
-                Value::Null,
-            )
+            .send_with(method.clone(), path, &[("authorization", authorization)], Value::Null)
             .await;
         let status = reply.json().unwrap();
-        assert_eq!(
-            reply.status, expected,
-            "{authorization} {method} {path}: {status}"
-        );
+        assert_eq!(reply.status, expected, "{authorization} {method} {path}: {status}");
         assert_eq!(
             (&status["kind"], &status["code"]),
             (&json!("Status"), &json!(expected)),
@@ -162,9 +152,7 @@ async fn register_tokens_cannot_be_guessed() {
         let token = &scene.register_token;
         let lines = format!("{lines}BCS-API-Tunnel-Token: {token}\r\n");
         let prefix = std::mem::take(&mut scene.prefix);
-        let mut wire = scene
-            .send_raw("GET", "/bcsapi/v1/websocket/connect", &lines)
-            .await;
+        let mut wire = scene.send_raw("GET", "/bcsapi/v1/websocket/connect", &lines).await;
         scene.prefix = prefix;
         let head = wire.until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 4"), "{token}: {head}");

@@ -37,19 +37,11 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
 
     // Only the first gateway runs chains and replaces the user's identity.
     let create_reply = scene
-        .send(
-            Method::POST,
-            PODS,
-            pod("a", "nginx:1", json!({"sidecar": "true"})),
-        )
+        .send(Method::POST, PODS, pod("a", "nginx:1", json!({"sidecar": "true"})))
         .await;
     assert_eq!(create_reply.status, 200, "{}", create_reply.text());
     let stored = scene.server.object(&format!("{PODS}/a")).unwrap();
-    assert_eq!(
-        stored["spec"]["containers"].as_array().unwrap().len(),
-        2,
-        "{stored}"
-    );
+    assert_eq!(stored["spec"]["containers"].as_array().unwrap().len(), 2, "{stored}");
     let requests = scene.server.requests();
     let last_request = requests.last().unwrap();
     assert_eq!(last_request.values("impersonate-user"), ["plain.alice"]);
@@ -89,9 +81,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     let reply = scene.send(Method::GET, "/version", Value::Null).await;
     assert!(reply.status.is_server_error(), "{}", reply.text());
     assert_eq!(reply.json().unwrap()["kind"], "Status");
-    another = scene
-        .another_gateway(([127, 0, 0, 1], address).into(), SECRET)
-        .await;
+    another = scene.another_gateway(([127, 0, 0, 1], address).into(), SECRET).await;
     scene.until_reached().await;
 
     // A gateway that shuts down lets running requests end, such as this watch. The other gateway sends no new requests
@@ -104,9 +94,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
         status["gateway"]["kubernetes"][0]["gateways"] == 0
     });
     withdrawn.await.unwrap();
-    scene
-        .server
-        .put(&format!("{PODS}/d"), pod("d", "nginx:1", json!({})));
+    scene.server.put(&format!("{PODS}/d"), pod("d", "nginx:1", json!({})));
     watch.until(r#""name":"d""#).await;
     drop(watch);
     another.wait_for_end().await.unwrap();
@@ -118,9 +106,7 @@ async fn a_gateway_without_the_shared_secret_is_refused_by_other_gateways() {
     let zookeeper = ZooKeeperNode::shared("strangers").await;
     let scene = ClustersScene::with_peers(&zookeeper.config()).await;
     let other_secret = "a secret that is long enough, but not theirs";
-    let another = scene
-        .another_gateway(([127, 0, 0, 1], 0).into(), other_secret)
-        .await;
+    let another = scene.another_gateway(([127, 0, 0, 1], 0).into(), other_secret).await;
     for gateway in [&scene.gateway, &another] {
         let wait = gateway.until_status("the other gateway refuses it", |status| {
             let peers = &status["gateway"]["peers"];

@@ -99,13 +99,7 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
         .into_iter()
         .find(|request| request.method == Method::PATCH && request.uri.path().contains("/namespaces/n/"))
         .unwrap();
-    assert!(
-        applied
-            .uri
-            .query()
-            .unwrap()
-            .contains("fieldManager=admittance-gateway")
-    );
+    assert!(applied.uri.query().unwrap().contains("fieldManager=admittance-gateway"));
     assert_eq!(applied.values("content-type"), ["application/apply-patch+yaml"]);
     assert!(applied.values("impersonate-user").is_empty());
     let role = format!("{RBAC}/clusterroles/admittance:workloads-manage");
@@ -115,9 +109,7 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
     // Bob has no permission at the gateway and no group. His access comes from a role in the file.
     let authorization = format!("Bearer {bob}");
     let headers = [("authorization", &*authorization)];
-    let reply = scene
-        .send_with(Method::GET, "/version", &headers, Value::Null)
-        .await;
+    let reply = scene.send_with(Method::GET, "/version", &headers, Value::Null).await;
     assert_eq!(reply.status, 404, "{}", reply.text());
     let request = scene.server.requests().pop().unwrap();
     assert_eq!(request.values("impersonate-user"), ["plain.bob"]);
@@ -125,14 +117,8 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
 
     let roles = "roles: [ { user: alice, cluster: plain-dev, roles: [workloads-view] } ]\n";
     fs::write(scene.directory.path().join("roles.yaml"), roles).unwrap();
-    until_bound(
-        &scene,
-        &[("", "plain.alice", "admittance:workloads-view"), foreign],
-    )
-    .await;
-    let denied_reply = scene
-        .send_with(Method::GET, "/version", &headers, Value::Null)
-        .await;
+    until_bound(&scene, &[("", "plain.alice", "admittance:workloads-view"), foreign]).await;
+    let denied_reply = scene.send_with(Method::GET, "/version", &headers, Value::Null).await;
     assert_eq!(denied_reply.json().unwrap()["code"], 404);
     scene.admin("DELETE", "/v1/users/alice", Value::Null).await;
     until_bound(&scene, &[foreign]).await;
@@ -165,10 +151,7 @@ impl Authorization {
         let message = json!({
             "app_code": "bcs", "type": kind, "worker_id": "w", "data_id": id, "data": data.to_string(),
         });
-        self.socket
-            .send(Message::text(message.to_string()))
-            .await
-            .unwrap();
+        self.socket.send(Message::text(message.to_string())).await.unwrap();
     }
 
     /// Waits until the gateway acknowledges the message with this ID. Returns the IDs of the messages that the gateway
@@ -235,9 +218,7 @@ async fn roles_from_an_authorization_system_become_role_bindings() {
         .await;
     // The gateway does not acknowledge a message that it cannot carry out. Message 3 names the role `root`, which does
     // not exist. Message 4 names the role `cluster-manage`, which is not allowed.
-    system
-        .send("data", 3, &policy("add", "alice", "root", None))
-        .await;
+    system.send("data", 3, &policy("add", "alice", "root", None)).await;
     system
         .send("data", 4, &policy("add", "alice", "cluster-manage", None))
         .await;

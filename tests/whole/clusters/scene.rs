@@ -129,13 +129,11 @@ impl ClustersScene {
         if let Some(ensemble) = ensemble {
             let certificates = directory.path().join("certs");
             let arguments = ["certs", "--host", "localhost", "--out"].map(Into::into);
-            let certs_output =
-                Admittance::run(arguments.into_iter().chain([certificates.into_os_string()])).await;
+            let certs_output = Admittance::run(arguments.into_iter().chain([certificates.into_os_string()])).await;
             assert_eq!(certs_output.unwrap().code, Some(0));
             secret(&directory, "peers.secret", SECRET);
             top = format!("zookeeper: {{ service: {ensemble} }}\nregistration: {{}}\n");
-            peers =
-                "    peers: { secretFile: peers.secret, tls: { ca: certs/ca.pem, serverName: localhost } }\n";
+            peers = "    peers: { secretFile: peers.secret, tls: { ca: certs/ca.pem, serverName: localhost } }\n";
         }
         let definitions = if has_chains {
             write(&directory, "chains.yaml", chains());
@@ -256,13 +254,7 @@ impl ClustersScene {
             .await
     }
 
-    pub(super) async fn send_with(
-        &self,
-        method: Method,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: Value,
-    ) -> Reply {
+    pub(super) async fn send_with(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Value) -> Reply {
         let url = self.gateway.url(&format!("{}{path}", self.prefix));
         let mut request = Request::builder().method(method).uri(url);
         if !headers.iter().any(|(name, _)| *name == "authorization") {
@@ -271,10 +263,7 @@ impl ClustersScene {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        self.client
-            .send(request.body(text_of(&body)).unwrap())
-            .await
-            .unwrap()
+        self.client.send(request.body(text_of(&body)).unwrap()).await.unwrap()
     }
 
     pub(super) async fn send_raw(&self, method: &str, path: &str, lines: &str) -> WireClient {

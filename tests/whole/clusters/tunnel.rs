@@ -80,8 +80,7 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
     let other = ApiServer::start(&scene.authority, SERVICE_ACCOUNT).await;
     let list = |server: &ApiServer| {
         let port: u16 = port_of(server).parse().unwrap();
-        let addresses =
-            json!([{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "https", "port": port}]}]);
+        let addresses = json!([{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "https", "port": port}]}]);
         let endpoints = json!({"subsets": addresses});
         scene
             .server
@@ -98,19 +97,11 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
         .unwrap()
         .unwrap();
     let line: Value = serde_json::from_str(&line).unwrap();
-    let address = line["address"]
-        .as_str()
-        .unwrap_or_else(|| panic!("{line}"))
-        .to_owned();
+    let address = line["address"].as_str().unwrap_or_else(|| panic!("{line}")).to_owned();
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
 
     scene.until_reached().await;
-    assert!(
-        other
-            .requests()
-            .iter()
-            .any(|request| request.uri.path() == "/version")
-    );
+    assert!(other.requests().iter().any(|request| request.uri.path() == "/version"));
     assert!(
         !scene
             .server
@@ -242,8 +233,7 @@ async fn an_agent_that_ignores_flow_control_takes_a_bounded_amount_of_memory() {
     }
     let ended_count = || {
         let log = scene.gateway.log();
-        let reports_end =
-            |line: &&ProgramLogLine| line.message().contains("a connection in a tunnel is ended");
+        let reports_end = |line: &&ProgramLogLine| line.message().contains("a connection in a tunnel is ended");
         log.iter().filter(reports_end).count()
     };
     let mut peak_memory = initial_memory;

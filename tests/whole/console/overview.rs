@@ -98,10 +98,7 @@ async fn the_palette_and_lists_can_be_used_with_the_keyboard() {
     browser.press(Key::Down).await;
     browser.press(Key::Enter).await;
     browser.find_with("table.live tbody tr", "shop/cart").await;
-    assert_eq!(
-        browser.address().await,
-        server.program.admin_url("/live?text=cart")
-    );
+    assert_eq!(browser.address().await, server.program.admin_url("/live?text=cart"));
 
     browser.open(&server.program.admin_url("/live")).await;
     browser.find_with(".live-state", "Live").await;

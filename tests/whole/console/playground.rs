@@ -27,11 +27,8 @@ impl Browser {
     }
 
     pub(super) async fn text_of(&self, name: &str) -> String {
-        self.evaluate(
-            "return document.getElementById(arguments[0]).value",
-            vec![json!(name)],
-        )
-        .await
+        self.evaluate("return document.getElementById(arguments[0]).value", vec![json!(name)])
+            .await
     }
 
     async fn type_in(&self, name: &str, keys: impl AsRef<str>) {
@@ -88,18 +85,12 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
         .unwrap();
     assert!(row.contains("images/registry") && row.contains("patch"), "{row}");
     browser
-        .find_with(
-            "#outcome td.added",
-            "mirror.example.com/docker-hub/library/nginx:1.29",
-        )
+        .find_with("#outcome td.added", "mirror.example.com/docker-hub/library/nginx:1.29")
         .await;
     browser.picture("playground").await;
 
     browser
-        .edit(
-            "settings",
-            "registry: { rewrites: { docker.io: third.example.com } }",
-        )
+        .edit("settings", "registry: { rewrites: { docker.io: third.example.com } }")
         .await;
     browser
         .find_with("#outcome td.added", "third.example.com/library/nginx:1.29")
@@ -110,16 +101,11 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
     browser.find_with("#settings-choices li", "refuseLatest").await;
     browser.picture("playground-completion").await;
     browser.type_in("settings", "\u{e004}true").await;
-    assert_eq!(
-        browser.text_of("settings").await,
-        "registry:\n  refuseLatest: true"
-    );
+    assert_eq!(browser.text_of("settings").await, "registry:\n  refuseLatest: true");
 
     // Each mistake is reported with its line, and the editor marks this line.
     browser.edit("settings", "").await;
-    browser
-        .edit("definitions", &images().replace("rules:", "rulez:"))
-        .await;
+    browser.edit("definitions", &images().replace("rules:", "rulez:")).await;
     browser.find_with("#outcome .notice.bad", "spec.rulez").await;
     browser.find_with("#outcome a", "Chain, line 5").await;
     let marked = browser.texts(".numbers .marked").await;
@@ -127,9 +113,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
     browser.picture("playground-mistake").await;
     browser.edit("definitions", &images()).await;
     browser.edit("object", "metadata: {}").await;
-    browser
-        .find_with("#outcome .notice.bad", "it has no `kind`")
-        .await;
+    browser.find_with("#outcome .notice.bad", "it has no `kind`").await;
 
     // Evaluations in the playground are neither counted in the status nor listed as decisions.
     let status = server.program.status().await.unwrap();
@@ -165,9 +149,7 @@ async fn a_looping_plugin_delays_no_other_request() {
             assert!(server.review("/admit", &review).await.is_allowed());
         }
         browser.find_with("#outcome h2", "failed").await;
-        browser
-            .find_with("#outcome table.timeline td code", failure)
-            .await;
+        browser.find_with("#outcome table.timeline td code", failure).await;
     }
     browser.picture("playground-loops").await;
     browser.end(&origin).await;
@@ -207,9 +189,7 @@ async fn edited_text_in_the_playground_can_be_saved_and_shared() {
     let link = browser.address().await;
     browser.open(&url("/health")).await;
     browser.open(&link).await;
-    browser
-        .find_with("#outcome .notice", "This comes from a link")
-        .await;
+    browser.find_with("#outcome .notice", "This comes from a link").await;
     assert_eq!(browser.text_of("object").await, POD);
     assert_eq!(browser.text_of("definitions").await, images());
     browser.type_in("object", "\n").await;
@@ -234,11 +214,7 @@ async fn an_editor_does_not_trap_the_keyboard() {
     let server = Server::start("", &chains()).await;
     let origin = server.program.admin_url("");
     browser.open(&server.program.admin_url("/playground")).await;
-    let focused = async || -> String {
-        browser
-            .evaluate("return document.activeElement.id", Vec::new())
-            .await
-    };
+    let focused = async || -> String { browser.evaluate("return document.activeElement.id", Vec::new()).await };
     browser.edit("definitions", "").await;
     let (tab, escape, enter, down, shift) = ('\u{e004}', '\u{e00c}', '\u{e007}', '\u{e015}', '\u{e008}');
     browser.type_in("definitions", format!("spec:{enter}ph")).await;
@@ -247,25 +223,15 @@ async fn an_editor_does_not_trap_the_keyboard() {
         .await;
     browser.type_in("definitions", format!("{tab}V")).await;
     browser.find_with("#definitions-choices li", "Validating").await;
-    browser
-        .type_in("definitions", format!("{down}{enter}{enter}"))
-        .await;
-    assert_eq!(
-        browser.text_of("definitions").await,
-        "spec:\n  phase: Validating\n  "
-    );
+    browser.type_in("definitions", format!("{down}{enter}{enter}")).await;
+    assert_eq!(browser.text_of("definitions").await, "spec:\n  phase: Validating\n  ");
     browser.type_in("definitions", format!("{tab}a")).await;
     assert_eq!(
         browser.text_of("definitions").await,
         "spec:\n  phase: Validating\n    a"
     );
-    browser
-        .type_in("definitions", format!("{shift}{tab}{shift}"))
-        .await;
-    assert_eq!(
-        browser.text_of("definitions").await,
-        "spec:\n  phase: Validating\n  a"
-    );
+    browser.type_in("definitions", format!("{shift}{tab}{shift}")).await;
+    assert_eq!(browser.text_of("definitions").await, "spec:\n  phase: Validating\n  a");
     assert_eq!(focused().await, "definitions");
     browser.type_in("definitions", format!("{escape}{tab}")).await;
     assert_eq!(focused().await, "object");
@@ -311,15 +277,11 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
         "{last}"
     );
     browser.click("button", "Evaluate").await;
-    browser
-        .find_with("#outcome .notice.bad", "at most 5 replicas")
-        .await;
+    browser.find_with("#outcome .notice.bad", "at most 5 replicas").await;
     browser.picture("playground-rest").await;
 
     browser.edit("object", "PUT /v1/others/web\n\n{}").await;
-    browser
-        .find_with("#outcome .notice.bad", "no route matches")
-        .await;
+    browser.find_with("#outcome .notice.bad", "no route matches").await;
     browser
         .edit("object", "PUT /v1/services/web\n\n{\n  \"replicas\": many\n}")
         .await;
@@ -340,10 +302,7 @@ async fn a_request_that_matches_no_chain_is_neither_allowed_nor_denied() {
     let origin = server.program.admin_url("");
     browser.open(&server.program.admin_url("/playground")).await;
     browser
-        .edit(
-            "object",
-            "apiVersion: v1\nkind: Service\nmetadata: { name: web }\n",
-        )
+        .edit("object", "apiVersion: v1\nkind: Service\nmetadata: { name: web }\n")
         .await;
     browser.find_with("#outcome h2 .badge.plain", "not matched").await;
     browser.find_with("#outcome .notice", "Chain example: ").await;
@@ -391,8 +350,7 @@ async fn an_editor_colours_its_text_and_marks_only_lines_that_exist() {
     browser.open(&page).await;
     let text = "# why\nkind: Pod\nspec:\n  - name: \"a#b\"\n    replicas: 3\n    ready: true\n";
     browser.edit("object", text).await;
-    let script =
-        "return document.querySelector('#object').parentElement.querySelector('.colours').textContent";
+    let script = "return document.querySelector('#object').parentElement.querySelector('.colours').textContent";
     assert_eq!(
         browser.evaluate::<String>(script, Vec::new()).await,
         format!("{text}\n")
@@ -415,10 +373,7 @@ async fn an_editor_colours_its_text_and_marks_only_lines_that_exist() {
 
     browser.edit("object", "kind: Pod\nmetadata: {").await;
     browser.find(".field:has(#object) .numbers .marked").await;
-    assert_eq!(
-        browser.texts(".field:has(#object) .numbers div").await,
-        ["1", "2"]
-    );
+    assert_eq!(browser.texts(".field:has(#object) .numbers div").await, ["1", "2"]);
 
     browser.open(&server.program.admin_url("/applies")).await;
     browser.edit("object", "kind: Pod\na: b: c").await;

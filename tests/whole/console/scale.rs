@@ -56,13 +56,7 @@ async fn console_pages_stay_small_with_a_full_decision_log() {
     fill(&server).await;
 
     let mut figures = Vec::new();
-    for path in [
-        "/live",
-        "/",
-        "/live",
-        "/live?verdict=denied",
-        "/live?text=web-4999",
-    ] {
+    for path in ["/live", "/", "/live", "/live?verdict=denied", "/live?text=web-4999"] {
         figures.push(times(&browser, &url(path)).await);
     }
     // Every page stays below the size limit, although the log is full.
@@ -97,9 +91,7 @@ async fn console_pages_stay_small_with_a_full_decision_log() {
     browser.find_with(".live-state", "Live").await;
     fill(&server).await;
     server.pod("last", "shop", "last", "nginx").await;
-    browser
-        .find_with("table.live tbody tr:first-child", "shop/last")
-        .await;
+    browser.find_with("table.live tbody tr:first-child", "shop/last").await;
     let rows = browser.all("table.live tbody tr").await.len();
     assert!((101..=300).contains(&rows), "{rows}");
     browser.end(&origin).await;

@@ -21,11 +21,7 @@ const PAGES: [(&str, &str, &str); 10] = [
     ("history", "/history", "AdmissionChain/images"),
     ("revision", "/history/2", "rollout"),
     ("applies", "/applies?kind=v1/Pod&namespace=shop", "registry"),
-    (
-        "playground",
-        "/playground?chain=Mutating:images&uid=web-3",
-        "Evaluate",
-    ),
+    ("playground", "/playground?chain=Mutating:images&uid=web-3", "Evaluate"),
     ("health", "/health", "Listeners"),
 ];
 
@@ -96,10 +92,7 @@ async fn screenshots_of_the_manual_are_current() {
         browser.replace_texts(&neutral).await;
         let page_text = browser.text().await;
         for private in [env::temp_dir(), repository()] {
-            assert!(
-                !page_text.contains(private.to_str().unwrap()),
-                "{name}: {page_text}"
-            );
+            assert!(!page_text.contains(private.to_str().unwrap()), "{name}: {page_text}");
         }
         browser.picture(&format!("manual-{name}")).await;
     }

@@ -77,10 +77,7 @@ async fn users_sign_in_to_the_console_with_a_token() {
     browser.find_with("table.timeline", "images/registry").await;
     browser.find_with("p.hint", "role Admin").await;
     let text = browser.text().await;
-    assert!(
-        !text.contains("docker-hub") && !text.contains("Test case"),
-        "{text}"
-    );
+    assert!(!text.contains("docker-hub") && !text.contains("Test case"), "{text}");
     for path in ["/live", "/decisions/changed-1", "/health"] {
         browser.open(&url(path)).await;
         let forms = browser.all("form[method=post]").await;
@@ -110,11 +107,7 @@ async fn users_sign_in_to_the_console_with_a_token() {
 
     browser.open(&url("/live")).await;
     browser.find_with(".live-state", "Live").await;
-    write_token(
-        server.directory.path(),
-        "ops.token",
-        "another-token-of-who-changes",
-    );
+    write_token(server.directory.path(), "ops.token", "another-token-of-who-changes");
     browser.find_with(".live-state", "The driver refused").await;
     browser.open(&url("/live")).await;
     browser.find_with(".notice.warn", "no longer valid").await;

@@ -92,11 +92,7 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
         // different image. The other Pod is denied by both, but the candidate's message names a different image.
         candidate["different"] == 2 && candidate["same"] == 1
     };
-    server
-        .program
-        .until_status("the comparisons", compared)
-        .await
-        .unwrap();
+    server.program.until_status("the comparisons", compared).await.unwrap();
 
     browser.open(&url("/chains")).await;
     let row = browser
@@ -113,9 +109,7 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     for expected in ["healthy", "sha256:", "image_policy.wasm", "not required"] {
         assert!(stage.contains(expected), "{expected}: {stage}");
     }
-    let numbers = browser
-        .texts("section.stage tbody tr:first-child td.number")
-        .await;
+    let numbers = browser.texts("section.stage tbody tr:first-child td.number").await;
     // In the stage's table, the first four numbers count allowed, changed, denied and failed requests.
     assert_eq!(numbers[..4], ["1", "1", "1", "0"], "{numbers:?}");
     let text = browser.find("pre.numbered").await.text().await.unwrap();
@@ -137,9 +131,7 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     browser.picture("chain").await;
 
     browser.click("a.button", "Promote").await;
-    browser
-        .find_with("table.diff td.added", "other.example.com/hub")
-        .await;
+    browser.find_with("table.diff td.added", "other.example.com/hub").await;
     browser.picture("promote").await;
     browser.click("button", "Promote").await;
     browser.find_with("h1", "Chain images").await;
@@ -164,11 +156,7 @@ async fn a_rollback_in_the_console_asks_for_confirmation() {
     let origin = server.program.admin_url("");
     let url = |path: &str| server.program.admin_url(path);
     let file = server.directory.path().join("chains/images.yaml");
-    fs::write(
-        &file,
-        images().replace("mirror.example.com", "mistake.example.com"),
-    )
-    .unwrap();
+    fs::write(&file, images().replace("mirror.example.com", "mistake.example.com")).unwrap();
     server
         .program
         .until_status("the change", |status| status["revision"] == 2)
@@ -187,24 +175,16 @@ async fn a_rollback_in_the_console_asks_for_confirmation() {
     );
     browser.picture("history").await;
     browser.click("th a", "2").await;
-    browser
-        .find_with("table.diff td.removed", "mirror.example.com")
-        .await;
-    browser
-        .find_with("table.diff td.added", "mistake.example.com")
-        .await;
+    browser.find_with("table.diff td.removed", "mirror.example.com").await;
+    browser.find_with("table.diff td.added", "mistake.example.com").await;
     browser.picture("revision").await;
     // Any two revisions can be compared, and each comparison has its own URL.
     browser.open(&url("/history/1?from=2")).await;
-    browser
-        .find_with("table.diff td.added", "mirror.example.com")
-        .await;
+    browser.find_with("table.diff td.added", "mirror.example.com").await;
 
     browser.click("a.button", "Roll back").await;
     browser.find_with("h1", "Roll back to revision 1").await;
-    browser
-        .find_with("table.diff td.added", "mirror.example.com")
-        .await;
+    browser.find_with("table.diff td.added", "mirror.example.com").await;
     browser.picture("rollback").await;
     browser.click("button", "Roll back").await;
     browser.find_with("h1", "Revision 3").await;
@@ -244,36 +224,19 @@ async fn an_emptied_file_is_reported_and_its_chain_stays_live() {
     for broken_text in ["", "kind: AdmissionChain\nmetadata: {"] {
         fs::write(&file, broken_text).unwrap();
         let is_reported = |status: &serde_json::Value| !status["problem"].is_null();
-        server
-            .program
-            .until_status("the loss", is_reported)
-            .await
-            .unwrap();
-        for page in [
-            "/live",
-            "/chains",
-            "/history",
-            "/applies",
-            "/playground",
-            "/health",
-        ] {
+        server.program.until_status("the loss", is_reported).await.unwrap();
+        for page in ["/live", "/chains", "/history", "/applies", "/playground", "/health"] {
             browser.open(&server.program.admin_url(page)).await;
             browser
                 .find_with(".alert.bad", "The newest definitions are not live")
                 .await;
-            browser
-                .find_with(".alert.bad .mistake", "chains/owners.yaml")
-                .await;
+            browser.find_with(".alert.bad .mistake", "chains/owners.yaml").await;
         }
         browser.open(&server.program.admin_url("/chains")).await;
         browser.find_with("table tbody tr", "owners").await;
         fs::write(&file, OWNERS).unwrap();
         let is_settled = |status: &serde_json::Value| status["problem"].is_null();
-        server
-            .program
-            .until_status("the correction", is_settled)
-            .await
-            .unwrap();
+        server.program.until_status("the correction", is_settled).await.unwrap();
     }
     browser.errors().await;
     browser.end(&origin).await;
@@ -286,12 +249,8 @@ async fn a_stage_can_be_disabled_for_a_limited_time() {
     };
     let server = server(CONFIG).await;
     let origin = server.program.admin_url("");
-    browser
-        .open(&server.program.admin_url("/chains/Mutating/images"))
-        .await;
-    browser
-        .click("details.switch summary", "Disable it for a time")
-        .await;
+    browser.open(&server.program.admin_url("/chains/Mutating/images")).await;
+    browser.click("details.switch summary", "Disable it for a time").await;
     browser.write("input[name=reason]", "incident 4711").await;
     browser.picture("switch").await;
     browser.click("details.switch button", "Disable").await;
@@ -306,15 +265,9 @@ async fn a_stage_can_be_disabled_for_a_limited_time() {
         browser.open(&server.program.admin_url(page)).await;
         let row = "table.chains tbody tr:has(a[href='/chains/Mutating/images'])";
         browser.find_with(&format!("{row} .badge.warn"), "disabled").await;
-        assert_eq!(
-            browser.all(&format!("{row} .badge.good")).await.len(),
-            0,
-            "{page}"
-        );
+        assert_eq!(browser.all(&format!("{row} .badge.good")).await.len(), 0, "{page}");
     }
-    browser
-        .open(&server.program.admin_url("/chains/Mutating/images"))
-        .await;
+    browser.open(&server.program.admin_url("/chains/Mutating/images")).await;
     // The stage is disabled, so it does not deny this Pod.
     let latest = pod("off", "shop", "web", "nginx");
     assert!(server.review("/admit", &latest).await.is_allowed());
@@ -326,9 +279,7 @@ async fn a_stage_can_be_disabled_for_a_limited_time() {
     let latest = pod("on", "shop", "web", "nginx");
     assert!(!server.review("/admit", &latest).await.is_allowed());
 
-    browser
-        .click("details.switch summary", "Disable it for a time")
-        .await;
+    browser.click("details.switch summary", "Disable it for a time").await;
     browser.write("input[name=reason]", "incident 4712").await;
     browser.click("select[name=audit] option", "Audit").await;
     browser.click("details.switch button", "Disable").await;
@@ -375,9 +326,7 @@ async fn buttons_in_the_console_control_a_rollout() {
     rollout_is(&browser, "progressing", "100%", &progressing).await;
 
     let decided_by = async |uid: &str, host: &str| {
-        let answer = server
-            .review("/admit", &pod(uid, "shop", "web", "nginx:1.29"))
-            .await;
+        let answer = server.review("/admit", &pod(uid, "shop", "web", "nginx:1.29")).await;
         let patch = answer.patch().unwrap().to_string();
         assert!(patch.contains(host), "{patch}");
     };
@@ -420,9 +369,7 @@ async fn buttons_in_the_console_control_a_rollout() {
         }
         form.submit();";
     browser.evaluate::<()>(send, Vec::new()).await;
-    browser
-        .find_with(".notice.bad", "the role Admin is required")
-        .await;
+    browser.find_with(".notice.bad", "the role Admin is required").await;
     browser.only_failed_with("403").await;
     browser.open(&page).await;
     rollout_is(&browser, "progressing", "50%", &[]).await;
@@ -450,12 +397,7 @@ async fn the_console_lists_the_chains_that_apply_to_a_kind() {
         stage.contains("no") && stage.contains("\"kube-system\" is excluded"),
         "{stage}"
     );
-    let other = browser
-        .find_with("#answer tr", "owners")
-        .await
-        .text()
-        .await
-        .unwrap();
+    let other = browser.find_with("#answer tr", "owners").await.text().await.unwrap();
     assert!(other.contains("`resources` has configmaps"), "{other}");
     browser.picture("applies").await;
     // The filled-in form is in the page's URL, so that the page can be shared as a link.
@@ -525,9 +467,7 @@ async fn a_user_with_the_read_role_sees_no_buttons() {
         "/playground?chain=Mutating:images",
     ] {
         browser.open(&url(path)).await;
-        browser
-            .find_with(".notice.bad", "the role Admin is required")
-            .await;
+        browser.find_with(".notice.bad", "the role Admin is required").await;
     }
     browser.errors().await;
     browser.end(&origin).await;

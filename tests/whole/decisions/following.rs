@@ -48,17 +48,11 @@ async fn commands_that_follow_decisions_get_new_decisions() {
     let mut refused = FollowingCommand::start(&scene, &["--limit", "1", "--verdict", "refused"]).await;
     // Each command first prints the earlier decisions. By then, it is connected to the driver, and will print every new
     // decision. So the test reads these lines of both commands before it sends the next request.
-    assert_eq!(
-        (all.next().await, all.next().await),
-        ("a".to_owned(), "b".to_owned())
-    );
+    assert_eq!((all.next().await, all.next().await), ("a".to_owned(), "b".to_owned()));
     assert_eq!(refused.next().await, "b");
     scene.create("c", "img:2").await;
     scene.create("d", "img:latest").await;
-    assert_eq!(
-        (all.next().await, all.next().await),
-        ("c".to_owned(), "d".to_owned())
-    );
+    assert_eq!((all.next().await, all.next().await), ("c".to_owned(), "d".to_owned()));
     assert_eq!(refused.next().await, "d");
 
     scene.0.program.terminate().unwrap();
@@ -84,10 +78,7 @@ async fn a_client_that_reconnects_gets_the_decisions_that_it_missed() {
     let id = list["decisions"][0]["id"].to_string();
     let header = format!("Last-Event-ID: {id}\r\n");
     let mut client = EventClient::open(&scene, "/v1/decisions/events", &header).await;
-    assert_eq!(
-        client.until("content-type").await,
-        "content-type: text/event-stream"
-    );
+    assert_eq!(client.until("content-type").await, "content-type: text/event-stream");
     for (uid, index) in [("b", 1), ("c", 2)] {
         assert_eq!(client.until("event").await, "event: decision");
         let id = client.until("id").await;

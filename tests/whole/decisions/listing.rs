@@ -41,10 +41,7 @@ async fn decisions_are_listed_and_explained() {
     assert!(decision["listener"].as_str().unwrap().starts_with("127.0.0.1:"));
     assert_eq!(decision["groups"], json!(["dev"]));
     let mark = &decision["stages"][0];
-    assert_eq!(
-        (&mark["stage"], &mark["result"]),
-        (&json!("mark"), &json!("patch"))
-    );
+    assert_eq!((&mark["stage"], &mark["result"]), (&json!("mark"), &json!("patch")));
     assert_eq!(
         mark["log"],
         json!([{"level": "info", "context": "well-behaved", "message": "begins"}])
@@ -52,10 +49,7 @@ async fn decisions_are_listed_and_explained() {
     assert!(mark["microseconds"].as_u64().unwrap() > 0);
     let after = &decision["stages"][1]["startMicroseconds"];
     assert!(after.as_u64() >= mark["startMicroseconds"].as_u64());
-    assert_eq!(
-        decision["result"]["metadata"]["annotations"]["well-behaved"],
-        "true"
-    );
+    assert_eq!(decision["result"]["metadata"]["annotations"]["well-behaved"], "true");
     assert_eq!(
         decision["review"]["request"]["object"]["metadata"].get("annotations"),
         None
@@ -80,9 +74,7 @@ async fn wrong_queries_for_decisions_get_a_clear_error() {
     let unknown = scene.run_command(&["explain", "none"]).await;
     assert_eq!(unknown.code, Some(2));
     assert!(
-        unknown
-            .stderr
-            .contains("there is no decision with the uid \"none\""),
+        unknown.stderr.contains("there is no decision with the uid \"none\""),
         "{}",
         unknown.stderr
     );
@@ -102,10 +94,7 @@ async fn wrong_queries_for_decisions_get_a_clear_error() {
     ] {
         let reply = scene.get(path).await;
         assert_eq!(reply.status, status, "{path}: {}", reply.text());
-        let message = reply.json().unwrap()["error"]["message"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let message = reply.json().unwrap()["error"]["message"].as_str().unwrap().to_owned();
         assert!(message.contains(expected), "{path}: {message}");
     }
 }
@@ -118,12 +107,7 @@ async fn decision_rates_are_counted_for_each_chain() {
     let rates = scene.get("/v1/decisions/rates").await.json().unwrap();
     let pods = &rates["chains"][0];
     assert_eq!(
-        (
-            &pods["chain"],
-            &pods["requests"],
-            &pods["denied"],
-            &pods["changed"]
-        ),
+        (&pods["chain"], &pods["requests"], &pods["denied"], &pods["changed"]),
         (&json!("pods"), &json!(2), &json!(1), &json!(1)),
         "the change of a request that is denied later is not counted"
     );
@@ -132,8 +116,7 @@ async fn decision_rates_are_counted_for_each_chain() {
 
 #[tokio::test]
 async fn decisions_contain_no_secrets() {
-    let scene =
-        DecisionsScene::start("decisions: { objects: true, ndjson: { file: decisions.ndjson } }").await;
+    let scene = DecisionsScene::start("decisions: { objects: true, ndjson: { file: decisions.ndjson } }").await;
     let mut review = POD.review("secret");
     let request = &mut review["request"];
     for kind in ["kind", "requestKind"] {
@@ -178,17 +161,14 @@ async fn a_request_is_replayed_through_the_live_chains() {
     );
 
     // A replay is refused if it would call the webhook again, unless `--call-webhooks` allows that.
-    let webhook =
-        "    - name: remote\n      webhook: { protocol: AdmissionReview, url: \"https://127.0.0.1:1/\" }\n";
+    let webhook = "    - name: remote\n      webhook: { protocol: AdmissionReview, url: \"https://127.0.0.1:1/\" }\n";
     replace(&scene.path("chains.yaml"), chains() + webhook).unwrap();
     let is_live = |status: &Value| status["revision"] == 3;
     scene.0.program.until_status("the change", is_live).await.unwrap();
     let refused = scene.run_command(&["explain", "bad", "--replay"]).await;
     assert_eq!(refused.code, Some(2));
     assert!(
-        refused
-            .stderr
-            .contains("stage remote of chain pods calls a webhook"),
+        refused.stderr.contains("stage remote of chain pods calls a webhook"),
         "{}",
         refused.stderr
     );

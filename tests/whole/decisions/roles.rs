@@ -25,13 +25,7 @@ async fn users_with_the_read_role_see_decisions_without_values() {
     assert_eq!(reduced["stages"][0]["log"], full["stages"][0]["log"]);
     let reader = scene.path("reader");
     let replay = scene
-        .run_command(&[
-            "explain",
-            "a",
-            "--replay",
-            "--token-file",
-            reader.to_str().unwrap(),
-        ])
+        .run_command(&["explain", "a", "--replay", "--token-file", reader.to_str().unwrap()])
         .await;
     assert!(
         replay.stderr.contains("the role Admin is required"),

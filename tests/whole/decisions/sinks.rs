@@ -32,25 +32,16 @@ async fn decisions_on_disk_survive_a_restart() {
         .until_logged("the end", |line| line.message().starts_with("stopped"))
         .await
         .unwrap();
-    let mode = scene
-        .path("decisions.db")
-        .metadata()
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = scene.path("decisions.db").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    let Server {
-        directory, program, ..
-    } = scene.0;
+    let Server { directory, program, .. } = scene.0;
     drop(program);
     let scene = DecisionsScene::start_in(directory, decisions).await;
     scene.create("new", "img:2").await;
     assert_eq!(scene.list_uids(&[]).await, ["good", "bad", "new"]);
     assert_eq!(
-        scene
-            .list_uids(&["--verdict", "refused", "--chain", "pods"])
-            .await,
+        scene.list_uids(&["--verdict", "refused", "--chain", "pods"]).await,
         ["bad"]
     );
     assert_eq!(scene.list_uids(&["--limit", "2"]).await, ["bad", "new"]);
@@ -87,10 +78,7 @@ async fn a_file_of_decisions_is_rotated_by_renaming_it() {
     assert_eq!(fs::read_to_string(&rotated).unwrap().lines().count(), 1);
     let metrics = scene.0.program.metrics().await.unwrap();
     let labels = [("sink", "ndjson")];
-    assert_eq!(
-        metrics.sum("admittance_decisions_dropped_total", &labels),
-        Some(0.0)
-    );
+    assert_eq!(metrics.sum("admittance_decisions_dropped_total", &labels), Some(0.0));
 }
 
 #[tokio::test]
@@ -126,10 +114,7 @@ async fn decisions_are_sent_to_a_server_with_the_configured_token() {
         }
         tokio::time::sleep(admittance_tests::POLL).await;
     };
-    let decisions: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let decisions: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(uids(&decisions), ["a", "b"]);
     let metrics = scene.0.program.metrics().await.unwrap();
     let failures = metrics.sum("admittance_decision_write_failures_total", &[("sink", "http")]);

@@ -12,10 +12,7 @@ use super::{
 /// Returns the shell commands in a block as lists of words.
 pub(super) fn commands(block: &Block) -> Vec<Vec<String>> {
     let lines = block.text.lines().filter(|_| block.info == "console");
-    lines
-        .filter_map(|line| line.strip_prefix("$ "))
-        .map(words)
-        .collect()
+    lines.filter_map(|line| line.strip_prefix("$ ")).map(words).collect()
 }
 
 fn flags(help: &str) -> BTreeSet<String> {
@@ -61,10 +58,7 @@ async fn commands_and_flags_on_the_pages_exist() {
     let helps = helps().await;
     let all: BTreeSet<String> = helps.values().flat_map(|help| flags(help)).collect();
     let check = |location: &str, command: &[String]| {
-        let Some((program, arguments)) = command
-            .split_first()
-            .filter(|(program, _)| *program == "admittance")
-        else {
+        let Some((program, arguments)) = command.split_first().filter(|(program, _)| *program == "admittance") else {
             return;
         };
         let Some((subcommand, mut arguments)) = arguments.split_first() else {
@@ -81,10 +75,7 @@ async fn commands_and_flags_on_the_pages_exist() {
             return;
         }
         let help = helps.get(subcommand.as_str());
-        assert!(
-            help.is_some(),
-            "{location}: `{program} {subcommand}` does not exist"
-        );
+        assert!(help.is_some(), "{location}: `{program} {subcommand}` does not exist");
         for flag in arguments.iter().filter(|word| word.starts_with('-')) {
             assert!(
                 flags(help.unwrap()).contains(flag),

@@ -145,10 +145,7 @@ async fn yaml_fragments_on_the_pages_are_valid_in_complete_files() {
                 .lines()
                 .filter(|line| !keys.iter().any(|key| line.starts_with(key)))
                 .filter(|line| !(has_no_upstream && line.starts_with("upstream:")));
-            let config_text: String = rest
-                .chain(block.text.lines())
-                .map(|line| format!("{line}\n"))
-                .collect();
+            let config_text: String = rest.chain(block.text.lines()).map(|line| format!("{line}\n")).collect();
             configuration(&config_text, folder.path()).err()
         };
         assert!(mistakes.is_none(), "{block}: {}", mistakes.unwrap());

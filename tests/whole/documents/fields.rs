@@ -29,12 +29,7 @@ fn properties(schema: &Value, node: &Value, prefix: &str, paths: &mut BTreeSet<S
     // `additionalProperties` describes the values of a map whose keys are arbitrary. In the path of a field, `*` stands
     // for such a key.
     if node["additionalProperties"].is_object() {
-        properties(
-            schema,
-            &node["additionalProperties"],
-            &format!("{prefix}*."),
-            paths,
-        );
+        properties(schema, &node["additionalProperties"], &format!("{prefix}*."), paths);
     }
     for choice in node["anyOf"]
         .as_array()
@@ -57,10 +52,7 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
 /// Returns the names of all fields that the program accepts at these places. Each place has a prefix for the names, and
 /// a document with a `?` in which an unknown field replaces the `?`. `suggest_fields` checks that document, and returns
 /// the names that the error message suggests.
-fn accepted_fields(
-    sections: &[(&str, &str)],
-    suggest_fields: impl Fn(&str) -> Vec<String>,
-) -> BTreeSet<String> {
+fn accepted_fields(sections: &[(&str, &str)], suggest_fields: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = sections.iter().flat_map(|(prefix, text)| {
         let names = suggest_fields(&with_unknown(text)).into_iter();
         names.map(move |name| format!("{prefix}{name}"))
@@ -83,10 +75,7 @@ async fn fields_of_test_cases_are_documented_and_in_the_schema() {
             "cases.request.",
             "{ cases: [ { request: { object: { kind: a }, ? } } ] }",
         ),
-        (
-            "cases.request.",
-            "{ cases: [ { request: { recording: none, ? } } ] }",
-        ),
+        ("cases.request.", "{ cases: [ { request: { recording: none, ? } } ] }"),
         (
             "cases.request.user.",
             "{ cases: [ { request: { object: { kind: a }, user: { ? } } } ] }",
@@ -158,18 +147,12 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
         ("spec.stages.", stage("? } ] }")),
         ("spec.stages.rules.", stage("rules: [ { ? } ] } ] }")),
         ("spec.stages.plugin.", stage("plugin: { ? } } ] }")),
-        (
-            "spec.stages.plugin.allow.",
-            stage("plugin: { allow: { ? } } } ] }"),
-        ),
+        ("spec.stages.plugin.allow.", stage("plugin: { allow: { ? } } } ] }")),
         (
             "spec.stages.plugin.allow.http.",
             stage("plugin: { allow: { http: [ { ? } ] } } } ] }"),
         ),
-        (
-            "spec.stages.candidate.",
-            stage("plugin: {}, candidate: { ? } } ] }"),
-        ),
+        ("spec.stages.candidate.", stage("plugin: {}, candidate: { ? } } ] }")),
         (
             "spec.stages.candidate.rollout.",
             stage("plugin: {}, candidate: { rollout: { ? } } } ] }"),
@@ -229,18 +212,13 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
         ),
         (
             "spec.stages.cel.mutations.applyConfiguration.",
-            stage(
-                "cel: { mutations: [ { patchType: ApplyConfiguration, applyConfiguration: { ? } } ] } } ] }",
-            ),
+            stage("cel: { mutations: [ { patchType: ApplyConfiguration, applyConfiguration: { ? } } ] } } ] }"),
         ),
         (
             "spec.stages.cel.mutations.jsonPatch.",
             stage("cel: { mutations: [ { patchType: JSONPatch, jsonPatch: { ? } } ] } } ] }"),
         ),
-        (
-            "spec.stages.objectSelector.",
-            stage("objectSelector: { ? } } ] }"),
-        ),
+        ("spec.stages.objectSelector.", stage("objectSelector: { ? } } ] }")),
         (
             "spec.stages.objectSelector.matchExpressions.",
             stage("objectSelector: { matchExpressions: [ { ? } ] } } ] }"),
@@ -250,15 +228,11 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
             stage("matchConditions: [ { ? } ] } ] }"),
         ),
     ];
-    let sections: Vec<_> = texts
-        .iter()
-        .map(|(prefix, text)| (*prefix, text.as_str()))
-        .collect();
+    let sections: Vec<_> = texts.iter().map(|(prefix, text)| (*prefix, text.as_str())).collect();
     let program_fields = accepted_fields(&sections, |text| {
         // A NamespacedAdmissionChain has all fields of an AdmissionChain and one more. So the program suggests the
         // fields of both kinds if the document is a NamespacedAdmissionChain.
-        let text =
-            format!("{{ apiVersion: admittance.dev/v1alpha1, kind: NamespacedAdmissionChain, {text} }}");
+        let text = format!("{{ apiVersion: admittance.dev/v1alpha1, kind: NamespacedAdmissionChain, {text} }}");
         known_fields(&load_text("a.yaml", &text).unwrap_err())
     });
     let mut schema = schema_of("chain").await;
@@ -285,10 +259,7 @@ async fn the_schema_of_exceptions_has_the_fields_that_the_program_reads() {
 }
 
 fn known_fields(mistakes: &Mistakes) -> Vec<String> {
-    let unknown = mistakes
-        .iter()
-        .find(|mistake| mistake.path.ends_with(UNKNOWN))
-        .unwrap();
+    let unknown = mistakes.iter().find(|mistake| mistake.path.ends_with(UNKNOWN)).unwrap();
     let fields = unknown.fix.strip_prefix("known here: ").unwrap();
     fields.split(", ").map(str::to_owned).collect()
 }
@@ -300,8 +271,7 @@ fn with_unknown(text: &str) -> String {
 #[tokio::test]
 async fn keys_of_the_configuration_are_documented() {
     let folder = tempfile::tempdir().unwrap();
-    let suggest_fields =
-        |text: &str| known_fields(&configuration(&with_unknown(text), folder.path()).unwrap_err());
+    let suggest_fields = |text: &str| known_fields(&configuration(&with_unknown(text), folder.path()).unwrap_err());
     let mut keys = BTreeSet::new();
     let sections = [
         ("", "{ ? }"),
@@ -316,24 +286,15 @@ async fn keys_of_the_configuration_are_documented() {
         ("upstream.health.", "upstream: { health: { ? } }"),
         ("upstream.discover.", "upstream: { discover: { ? } }"),
         ("upstream.lists[].", "upstream: { lists: [ { ? } ] }"),
-        (
-            "upstream.lists[].pages.",
-            "upstream: { lists: [ { pages: { ? } } ] }",
-        ),
-        (
-            "upstream.lists[].object.",
-            "upstream: { lists: [ { object: { ? } } ] }",
-        ),
+        ("upstream.lists[].pages.", "upstream: { lists: [ { pages: { ? } } ] }"),
+        ("upstream.lists[].object.", "upstream: { lists: [ { object: { ? } } ] }"),
         (
             "upstream.lists[].request.",
             "upstream: { lists: [ { request: { ? } } ] }",
         ),
         ("zookeeper.", "zookeeper: { ? }"),
         ("zookeeper.cluster.", "zookeeper: { cluster: { ? } }"),
-        (
-            "zookeeper.cluster.digest.",
-            "zookeeper: { cluster: { digest: { ? } } }",
-        ),
+        ("zookeeper.cluster.digest.", "zookeeper: { cluster: { digest: { ? } } }"),
         ("registration.", "registration: { ? }"),
         ("registration.external.", "registration: { external: { ? } }"),
         ("limits.", "limits: { ? }"),
@@ -398,10 +359,7 @@ async fn keys_of_the_configuration_are_documented() {
     keys.remove("console");
     let console = suggest_fields("dialect: { bcs: { console: { ? } } }");
     keys.extend(console.iter().map(|key| format!("console.{key}")));
-    let documented_keys = page
-        .first_column("The dialect bcs")
-        .into_iter()
-        .map(str::to_owned);
+    let documented_keys = page.first_column("The dialect bcs").into_iter().map(str::to_owned);
     assert_eq!(documented_keys.collect::<BTreeSet<_>>(), keys);
     let webhooks = "dialect: { kubernetes: { webhookConfigurations: { ? } } }";
     let mut keys: BTreeSet<String> = suggest_fields(webhooks).into_iter().collect();
@@ -501,12 +459,7 @@ fn fields_of_definitions_are_documented() {
         (
             "Plugin",
             &[
-                (
-                    "",
-                    NATIVE,
-                    "spec: { stages: [ { plugin: { ? } } ] } }",
-                    &["allow"],
-                ),
+                ("", NATIVE, "spec: { stages: [ { plugin: { ? } } ] } }", &["allow"]),
                 (
                     "allow.",
                     NATIVE,
@@ -544,12 +497,7 @@ fn fields_of_definitions_are_documented() {
         (
             "Webhook",
             &[
-                (
-                    "",
-                    NATIVE,
-                    "spec: { stages: [ { webhook: { ? } } ] } }",
-                    &["service"],
-                ),
+                ("", NATIVE, "spec: { stages: [ { webhook: { ? } } ] } }", &["service"]),
                 (
                     "service.",
                     NATIVE,
@@ -642,11 +590,8 @@ fn fields_of_definitions_are_documented() {
         }
         let has_heading = |page: &&Page| page.text.contains(&format!("# {heading}\n"));
         let page = pages.iter().find(has_heading).unwrap();
-        let mut documented_fields: BTreeSet<String> = page
-            .first_column(heading)
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let mut documented_fields: BTreeSet<String> =
+            page.first_column(heading).into_iter().map(str::to_owned).collect();
         // The program accepts any metadata in BCS definitions, because BCS and Kubernetes add fields to it.
         if heading.starts_with("BCS") {
             documented_fields.remove("metadata.name");
@@ -654,11 +599,8 @@ fn fields_of_definitions_are_documented() {
         }
         // `apiVersion` and `kind` only select the format of the other fields, so the page or the error message may omit
         // them. If one of the two lists lacks such a field, it is removed from the other list.
-        documented_fields
-            .retain(|field| fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
-        fields.retain(|field| {
-            documented_fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str())
-        });
+        documented_fields.retain(|field| fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
+        fields.retain(|field| documented_fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         assert_eq!(documented_fields, fields, "{heading}");
     }
 }

@@ -40,10 +40,7 @@ fn every_kind_of_failure_is_documented() {
     let page = Page::read("docs/health.md");
     assert_eq!(
         page.first_column("Failures"),
-        FailureKind::ALL
-            .iter()
-            .map(|kind| kind.as_str())
-            .collect::<Vec<_>>()
+        FailureKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>()
     );
 }
 

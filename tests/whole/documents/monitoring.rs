@@ -115,11 +115,7 @@ fn dashboard_expressions() -> Vec<ShownExpression> {
         let Some(query) = variable["definition"].as_str() else {
             continue;
         };
-        let inner = query
-            .strip_prefix("label_values(")
-            .unwrap()
-            .strip_suffix(')')
-            .unwrap();
+        let inner = query.strip_prefix("label_values(").unwrap().strip_suffix(')').unwrap();
         let (series, label) = inner.rsplit_once(", ").unwrap();
         expressions.push(ShownExpression {
             location: format!("the variable {}", variable["name"].as_str().unwrap()),
@@ -146,19 +142,12 @@ fn dashboards_and_alerts_use_metrics_and_labels_that_exist() {
             let base = ["_bucket", "_count", "_sum"]
                 .iter()
                 .filter_map(|suffix| name.strip_suffix(suffix))
-                .find(|base| {
-                    documented_metrics
-                        .get(*base)
-                        .is_some_and(|metric| metric.is_histogram)
-                });
+                .find(|base| documented_metrics.get(*base).is_some_and(|metric| metric.is_histogram));
             let documented_metric = documented_metrics
                 .get(base.unwrap_or(name))
                 .filter(|metric| metric.is_histogram == base.is_some());
             let Some(metric) = documented_metric else {
-                problems.push(format!(
-                    "{}: there is no metric {name}",
-                    shown_expression.location
-                ));
+                problems.push(format!("{}: there is no metric {name}", shown_expression.location));
                 continue;
             };
             available_labels.extend(metric.labels.iter().cloned());
@@ -166,10 +155,7 @@ fn dashboards_and_alerts_use_metrics_and_labels_that_exist() {
             for (label, value) in matchers {
                 let is_of_target = OF_TARGET.contains(&label.as_str());
                 if !is_of_target && !metric.labels.contains(label) {
-                    problems.push(format!(
-                        "{}: {name} has no label {label}",
-                        shown_expression.location
-                    ));
+                    problems.push(format!("{}: {name} has no label {label}", shown_expression.location));
                 }
                 let unknown = value
                     .split('|')
@@ -186,9 +172,7 @@ fn dashboards_and_alerts_use_metrics_and_labels_that_exist() {
             .groupings
             .iter()
             .filter(|label| !available_labels.contains(*label));
-        problems.extend(
-            unknown.map(|label| format!("{}: no metric has the label {label}", shown_expression.location)),
-        );
+        problems.extend(unknown.map(|label| format!("{}: no metric has the label {label}", shown_expression.location)));
         let series_labels = if expression.groupings.is_empty() {
             &available_labels
         } else {
@@ -198,9 +182,8 @@ fn dashboards_and_alerts_use_metrics_and_labels_that_exist() {
             .labels
             .iter()
             .filter(|label| !series_labels.contains(*label));
-        problems.extend(
-            unknown.map(|label| format!("{}: its series have no label {label}", shown_expression.location)),
-        );
+        problems
+            .extend(unknown.map(|label| format!("{}: its series have no label {label}", shown_expression.location)));
     }
     assert!(problems.is_empty(), "{problems:#?}");
 }
@@ -227,10 +210,7 @@ spec:
     let metrics = scene.program.metrics().await.unwrap();
     let documented_metrics = read_documented_metrics();
     let mut metric_names = BTreeSet::new();
-    let series = metrics
-        .text()
-        .lines()
-        .filter(|line| line.starts_with("admittance_"));
+    let series = metrics.text().lines().filter(|line| line.starts_with("admittance_"));
     for line in series {
         let (series, _) = line.rsplit_once(' ').unwrap();
         let (name, labels) = series.split_once('{').unwrap_or((series, ""));
@@ -266,9 +246,7 @@ spec:
 async fn prometheus_accepts_every_expression() {
     const VARIABLE: &str = "ADMITTANCE_TEST_PROMTOOL";
     let Some(promtool) = env::var_os(VARIABLE) else {
-        eprintln!(
-            "skipped: {VARIABLE} is not set, since `cargo task test` could not unpack promtool; it says why"
-        );
+        eprintln!("skipped: {VARIABLE} is not set, since `cargo task test` could not unpack promtool; it says why");
         return;
     };
     let run = async |arguments: [&str; 2], file: &Path| {

@@ -92,11 +92,7 @@ impl Page {
             inside ^= fence;
             !inside && !fence
         };
-        let numbered = self
-            .text
-            .lines()
-            .enumerate()
-            .map(|(index, line)| (index + 1, line));
+        let numbered = self.text.lines().enumerate().map(|(index, line)| (index + 1, line));
         numbered.filter(outside).collect()
     }
 
@@ -113,10 +109,7 @@ impl Page {
                 let slug = slug_characters
                     .map(|c| if c == ' ' { '-' } else { c })
                     .collect::<String>();
-                let earlier_count = *slug_counts
-                    .entry(slug.clone())
-                    .and_modify(|n| *n += 1)
-                    .or_insert(0);
+                let earlier_count = *slug_counts.entry(slug.clone()).and_modify(|n| *n += 1).or_insert(0);
                 if earlier_count == 0 {
                     slug
                 } else {
@@ -154,10 +147,7 @@ impl Page {
 
     /// Returns the code spans in the first column of the tables under a heading, up to the next heading.
     pub(super) fn first_column(&self, heading: &str) -> Vec<&str> {
-        self.rows(heading)
-            .into_iter()
-            .flat_map(|row| codes(row[0]))
-            .collect()
+        self.rows(heading).into_iter().flat_map(|row| codes(row[0])).collect()
     }
 
     /// Returns the code spans in the first column of the tables under a heading and its subheadings.
@@ -184,22 +174,14 @@ impl Page {
             .map(|(_, line)| *line)
             .skip_while(|line| line.trim_start_matches('#').trim() != heading || !line.starts_with('#'));
         let first = section.next();
-        assert!(
-            first.is_some(),
-            "{} has the heading {heading}",
-            self.path.display()
-        );
+        assert!(first.is_some(), "{} has the heading {heading}", self.path.display());
         let start = first.map_or(0, level);
         let rows: Vec<Vec<&str>> = section
             .take_while(|line| !line.starts_with('#') || !ends(start, level(line)))
             .filter(|line| line.starts_with('|') && !line.starts_with("|---"))
             .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
             .collect();
-        assert!(
-            !rows.is_empty(),
-            "{} has a table under {heading}",
-            self.path.display()
-        );
+        assert!(!rows.is_empty(), "{} has a table under {heading}", self.path.display());
         rows
     }
 }

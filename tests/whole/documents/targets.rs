@@ -74,9 +74,7 @@ fn every_log_target_is_documented() {
     let (_, table) = page.split_once("| target | lines |\n|---|---|\n").unwrap();
     let (table, _) = table.split_once("\n\n").unwrap();
     let cells = table.lines().map(|line| line.split('|').nth(1).unwrap());
-    let documented_targets: Vec<&str> = cells
-        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
-        .collect();
+    let documented_targets: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
     let targets = targets();
     let covers = |row: &str, target: &str| {
         let rest = target.strip_prefix(row);

@@ -80,16 +80,10 @@ async fn a_changed_module_is_logged_once_for_many_stages() {
     let before = program.log().len();
     hot.put(2);
     let is_live = |line: &ProgramLogLine| line.message() == "the changed definitions are live";
-    program
-        .until_logged_after(mark, "the change", is_live)
-        .await
-        .unwrap();
+    program.until_logged_after(mark, "the change", is_live).await.unwrap();
     hot.until_written(&program).await;
     let lines = program.log().split_off(before);
-    let info_lines: Vec<_> = lines
-        .iter()
-        .filter(|line| line.field("level") == "INFO")
-        .collect();
+    let info_lines: Vec<_> = lines.iter().filter(|line| line.field("level") == "INFO").collect();
     assert!(info_lines.len() <= 10, "{info_lines:#?}");
     for message in [
         "preparing a plugin",
@@ -106,11 +100,7 @@ async fn a_partial_module_is_reported_until_it_is_complete() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     let module_bytes = hot.bytes(2);
-    for (name, length) in [
-        ("nothing", 0),
-        ("a few bytes", 10),
-        ("a half", module_bytes.len() / 2),
-    ] {
+    for (name, length) in [("nothing", 0), ("a few bytes", 10), ("a half", module_bytes.len() / 2)] {
         let mark = program.mark();
         let mut file = File::create(hot.module()).unwrap();
         file.write_all(&module_bytes[..length]).unwrap();
@@ -136,9 +126,7 @@ async fn a_partial_module_is_reported_until_it_is_complete() {
     let mut file = File::create(hot.module()).unwrap();
     file.write_all(&module_bytes[..module_bytes.len() / 2]).unwrap();
     program
-        .until_logged_after(mark, "half a module", |line| {
-            line.message().contains("are rejected")
-        })
+        .until_logged_after(mark, "half a module", |line| line.message().contains("are rejected"))
         .await
         .unwrap();
     file.write_all(&module_bytes[module_bytes.len() / 2..]).unwrap();
@@ -180,8 +168,7 @@ async fn files_of_a_kubelet_volume_change_together() {
     assert_eq!(hot.version(&program).await, Some(1));
     for revision in 2..5 {
         publish(&modules, "versioned.wasm", hot.bytes(revision), revision);
-        hot.until_version(&program, "a volume with a module", revision)
-            .await;
+        hot.until_version(&program, "a volume with a module", revision).await;
         publish(&definitions, "chain.yaml", generation(revision), revision);
         let is_there = async || {
             let annotations = hot.annotations(&program).await;
@@ -191,11 +178,7 @@ async fn files_of_a_kubelet_volume_change_together() {
     }
     let metrics = program.metrics().await.unwrap();
     let failure_count = metrics.sum("admittance_tables_total", &[("result", "failed")]);
-    assert_eq!(
-        failure_count.unwrap_or_default(),
-        0.0,
-        "no change was seen by halves"
-    );
+    assert_eq!(failure_count.unwrap_or_default(), 0.0, "no change was seen by halves");
     let log = program.log().into_iter();
     let warnings: Vec<_> = log
         .filter(|line| line.field("level") == "WARN" && line.text.contains("notify"))
@@ -333,11 +316,7 @@ async fn edited_added_and_removed_definitions_go_live() {
         async move || hot.annotations(program).await.contains_key(name)
     };
 
-    replace(
-        &hot.chain_file(),
-        chain("versioned", &hot.plugin("{ name: edited }")),
-    )
-    .unwrap();
+    replace(&hot.chain_file(), chain("versioned", &hot.plugin("{ name: edited }"))).unwrap();
     hot.until(
         &program,
         "an edited file",
@@ -347,12 +326,8 @@ async fn edited_added_and_removed_definitions_go_live() {
 
     let second = hot.path("definitions/second.yaml");
     fs::write(&second, chain("second", &hot.plugin("{ name: second }"))).unwrap();
-    hot.until(
-        &program,
-        "a new file",
-        has_annotation("version.admittance.dev/second"),
-    )
-    .await;
+    hot.until(&program, "a new file", has_annotation("version.admittance.dev/second"))
+        .await;
     let status = program.status().await.unwrap();
     let chains: Vec<_> = status["chains"]
         .as_array()

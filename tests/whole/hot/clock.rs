@@ -55,7 +55,6 @@ async fn a_change_that_keeps_file_size_and_time_is_detected() {
         file.write_all(&hot.bytes(version)).unwrap();
         file.set_times(FileTimes::new().set_modified(time)).unwrap();
         drop(file);
-        hot.until_version(&program, "the same size and time", version)
-            .await;
+        hot.until_version(&program, "the same size and time", version).await;
     }
 }

@@ -28,19 +28,13 @@ async fn disabled_status(program: &Admittance) -> Value {
 
 async fn metric(program: &Admittance) -> Option<f64> {
     let metrics = program.metrics().await.unwrap();
-    metrics.sum(
-        "admittance_stage_disabled",
-        &[("stage", "Mutating:versioned/stage")],
-    )
+    metrics.sum("admittance_stage_disabled", &[("stage", "Mutating:versioned/stage")])
 }
 
 #[tokio::test]
 async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
     let hot = Hot::configured("modules: { attempts: 1 }\n").await;
-    let registry = chain(
-        "versioned",
-        "{ source: \"oci://localhost:1/plugins/versioned:1\" }",
-    );
+    let registry = chain("versioned", "{ source: \"oci://localhost:1/plugins/versioned:1\" }");
     for (broken_text, mistake) in [("kind: [".to_owned(), "not YAML"), (registry, "localhost:1")] {
         let program = hot.start().await;
         replace(&hot.chain_file(), &broken_text).unwrap();
@@ -59,9 +53,7 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
         assert_eq!(disabled_status(&program).await["by"], "loopback");
         assert_eq!(metric(&program).await, Some(1.0));
         let line = program
-            .until_logged_after(mark, "who did it", |line| {
-                line.field("target") == "admittance::audit"
-            })
+            .until_logged_after(mark, "who did it", |line| line.field("target") == "admittance::audit")
             .await
             .unwrap();
         assert_eq!(line.message(), "loopback: disable Mutating:versioned/stage");
@@ -116,10 +108,7 @@ async fn a_stage_can_be_disabled_while_a_table_is_built() {
     disable(&program, &["--for", "1h"]).await;
     assert_eq!(hot.version(&program).await, None);
     let status = program.status().await.unwrap();
-    assert_eq!(
-        (&status["building"], &status["revision"]),
-        (&json!(true), &json!(1))
-    );
+    assert_eq!((&status["building"], &status["revision"]), (&json!(true), &json!(1)));
 }
 
 #[tokio::test]
@@ -136,9 +125,7 @@ async fn a_disabled_stage_is_enabled_when_its_time_ends() {
     let output = disable(&program, &["--for", "1s"]).await;
     assert!(output.contains("before, it was only audited until "), "{output}");
     program
-        .until_logged_after(mark, "the end", |line| {
-            line.message().contains("its time has ended")
-        })
+        .until_logged_after(mark, "the end", |line| line.message().contains("its time has ended"))
         .await
         .unwrap();
     assert_eq!(hot.version(&program).await, Some(1));

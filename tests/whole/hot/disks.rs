@@ -103,12 +103,7 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
     }
     let hot = Hot::new().await;
     let history = hot.path("history");
-    let program = hot
-        .serve()
-        .through_wrapper(small_disk(&history))
-        .start()
-        .await
-        .unwrap();
+    let program = hot.serve().through_wrapper(small_disk(&history)).start().await.unwrap();
     let initial_status = program.status().await.unwrap();
     let definitions = contents(&hot.path("definitions"));
     let filler = fill(&seen_by(&program, &history));
@@ -119,11 +114,7 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
     for words in ["No space left", history.to_str().unwrap()] {
         assert!(message.contains(words), "{words}: {message}");
     }
-    assert_eq!(
-        contents(&hot.path("definitions")),
-        definitions,
-        "no file is touched"
-    );
+    assert_eq!(contents(&hot.path("definitions")), definitions, "no file is touched");
     let status = program.status().await.unwrap();
     assert_eq!(
         (&status["revision"], status.get("problem")),
@@ -177,12 +168,7 @@ async fn an_unwritable_history_is_reported_before_anything_is_served() {
     let hot = Hot::new().await;
     let history = hot.path("history");
     fs::create_dir(&history).unwrap();
-    let output = hot
-        .serve()
-        .through_wrapper(read_only(&history))
-        .finish()
-        .await
-        .unwrap();
+    let output = hot.serve().through_wrapper(read_only(&history)).finish().await.unwrap();
     assert_eq!(output.code, Some(2), "{}", output.stderr);
     for words in [
         "Read-only file system",
@@ -220,8 +206,7 @@ async fn a_plugin_goes_live_even_if_the_store_cannot_save_it() {
         assert_eq!(mistakes(&status), "", "{name}");
         let warning = program
             .until_logged_after(Mark::START, name, |line| {
-                line.field("level") == "WARN"
-                    && line.message().contains("compiled plugin could not be stored")
+                line.field("level") == "WARN" && line.message().contains("compiled plugin could not be stored")
             })
             .await
             .unwrap();

@@ -162,8 +162,7 @@ signatures:
         let line = program
             .until_logged_after(mark, name, |line| {
                 let message = line.message();
-                message.contains("are rejected")
-                    || message.contains("cannot be used; its previous version stays")
+                message.contains("are rejected") || message.contains("cannot be used; its previous version stays")
             })
             .await
             .unwrap();

@@ -29,15 +29,10 @@ async fn a_download_is_retried_until_its_server_is_up() {
     let plugin = format!("{{ source: \"{source}\", settings: {{ name: stage }} }}");
     replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
     let unreachable = program
-        .until_status("the server is not there", |status| {
-            mistakes(status).contains(&source)
-        })
+        .until_status("the server is not there", |status| mistakes(status).contains(&source))
         .await
         .unwrap();
-    assert!(
-        unreachable["problem"].get("nextAttempt").is_some(),
-        "{unreachable:#}"
-    );
+    assert!(unreachable["problem"].get("nextAttempt").is_some(), "{unreachable:#}");
     assert_eq!(hot.version(&program).await, Some(1));
 
     let server = ModuleServer::start_at(address, identity).await.unwrap();
@@ -47,10 +42,7 @@ async fn a_download_is_retried_until_its_server_is_up() {
         .until_status("the problem is gone", |status| status.get("problem").is_none())
         .await
         .unwrap();
-    assert_eq!(
-        status["chains"][0]["stages"][0]["hook"]["source"], source,
-        "{status:#}"
-    );
+    assert_eq!(status["chains"][0]["stages"][0]["hook"]["source"], source, "{status:#}");
     assert_eq!(server.download_count(), 1, "it was fetched once");
 
     // The store has the module that was fetched, so the program can start again without the module server.
@@ -93,10 +85,7 @@ async fn a_pull_is_retried_until_its_registry_is_up() {
         })
         .await
         .unwrap();
-    assert!(
-        unreachable["problem"].get("nextAttempt").is_some(),
-        "{unreachable:#}"
-    );
+    assert!(unreachable["problem"].get("nextAttempt").is_some(), "{unreachable:#}");
     assert_eq!(hot.version(&program).await, Some(1));
 
     lead(address, registry.name.clone()).await;
@@ -121,11 +110,7 @@ async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
         "metadata": {"name": "web", "namespace": "shop"},
     });
     let url = program.url("/mesosdriver/v4/namespaces/shop/deployments");
-    let reply = hot
-        .client
-        .bcs(Method::POST, &url, object.to_string())
-        .await
-        .unwrap();
+    let reply = hot.client.bcs(Method::POST, &url, object.to_string()).await.unwrap();
     (reply.status.as_u16(), reply.text())
 }
 
@@ -139,8 +124,7 @@ async fn a_module_server_that_is_down_delays_no_other_change() {
     let source = format!("https://localhost:{port}/versioned.wasm");
     fs::write(hot.path("definitions/remote.yaml"), remote_chain(&source, "Fail")).unwrap();
     hot.put(2);
-    hot.until_version(&program, "a file that was changed beside", 2)
-        .await;
+    hot.until_version(&program, "a file that was changed beside", 2).await;
     let status = program.status().await.unwrap();
     assert_eq!(status["chains"].as_array().unwrap().len(), 1, "{status:#}");
     assert_eq!(deployment(&hot, &program).await.0, 200);
@@ -165,23 +149,14 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     fs::write(hot.path("definitions/remote.yaml"), &local).unwrap();
     let program = hot.start().await;
     let source = format!("https://{}/versioned.wasm", free_port());
-    replace(
-        &hot.path("definitions/remote.yaml"),
-        remote_chain(&source, "Fail"),
-    )
-    .unwrap();
+    replace(&hot.path("definitions/remote.yaml"), remote_chain(&source, "Fail")).unwrap();
     let status = program
-        .until_status("the server is not there", |status| {
-            mistakes(status).contains(&source)
-        })
+        .until_status("the server is not there", |status| mistakes(status).contains(&source))
         .await
         .unwrap();
     let bad = &status["problem"]["badDefinitions"][0];
     assert_eq!(bad["served"], "lastVersion", "{status:#}");
-    assert!(
-        bad["location"].as_str().unwrap().ends_with("remote.yaml"),
-        "{status:#}"
-    );
+    assert!(bad["location"].as_str().unwrap().ends_with("remote.yaml"), "{status:#}");
     hot.put(2);
     hot.until_version(&program, "the module of both", 2).await;
     assert_eq!(deployment(&hot, &program).await.0, 200);
@@ -245,10 +220,7 @@ async fn a_first_start_without_the_module_server_serves_the_other_chains() {
             .until_status("the module is there", |status| status.get("problem").is_none())
             .await
             .unwrap();
-        assert_eq!(
-            status["chains"][0]["stages"][0]["hook"]["type"], "plugin",
-            "{status:#}"
-        );
+        assert_eq!(status["chains"][0]["stages"][0]["hook"]["type"], "plugin", "{status:#}");
         assert_eq!(deployment(&hot, &program).await.0, 200);
         end(program).await;
     }

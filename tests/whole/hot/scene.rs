@@ -95,11 +95,7 @@ impl Hot {
             "metadata": {"name": "web", "namespace": "shop"},
         });
         let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
-        let reply = self
-            .client
-            .bcs(Method::POST, &url, object.to_string())
-            .await
-            .unwrap();
+        let reply = self.client.bcs(Method::POST, &url, object.to_string()).await.unwrap();
         assert_eq!(reply.status, 200, "{}", reply.text());
         let annotations = reply.json().unwrap()["data"]["metadata"]["annotations"].take();
         serde_json::from_value(annotations).unwrap_or_default()
@@ -140,10 +136,7 @@ impl Hot {
 
     pub(super) async fn post(&self, program: &Admittance, path: &str, body: &str) -> Reply {
         let request = Request::post(program.admin_url(path));
-        self.client
-            .send(request.body(body.to_owned()).unwrap())
-            .await
-            .unwrap()
+        self.client.send(request.body(body.to_owned()).unwrap()).await.unwrap()
     }
 
     pub(super) async fn roll_back(&self, program: &Admittance, revision: u64) {
@@ -185,10 +178,6 @@ pub(super) fn mistakes(status: &Value) -> String {
 }
 
 pub(super) fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let entries = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    entries
-        .map(|path| (path.clone(), fs::read(path).unwrap()))
-        .collect()
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }

@@ -58,11 +58,7 @@ async fn the_last_live_table_is_served_when_definitions_are_broken() {
                 && line.message().contains("last live table")
                 && line.message().contains(words)
         };
-        assert!(
-            program.log().iter().any(is_error_log),
-            "{name}: {:#?}",
-            program.log()
-        );
+        assert!(program.log().iter().any(is_error_log), "{name}: {:#?}", program.log());
 
         fs::create_dir_all(hot.path("definitions")).unwrap();
         hot.put(3);
@@ -87,11 +83,7 @@ async fn a_rollback_holds_until_the_files_change() {
     assert_eq!(status["revision"], 3, "{status:#}");
     assert_eq!(status["origin"]["type"], "rolledBack", "{status:#}");
     assert_eq!(status["origin"]["to"], 1, "{status:#}");
-    assert_eq!(
-        fs::read(hot.module()).unwrap(),
-        hot.bytes(2),
-        "no file is touched"
-    );
+    assert_eq!(fs::read(hot.module()).unwrap(), hot.bytes(2), "no file is touched");
 
     // After a rollback, the file still has the newer content. Writing the same content again is not a change, so the
     // rollback is still in effect after a restart.
@@ -129,12 +121,7 @@ async fn two_programs_cannot_share_a_history() {
     }
     // The store is not locked, so another program may use it at the same time. Only a history is locked, so the other
     // program gets a history of its own.
-    let other = hot
-        .serve()
-        .history(hot.path("other-history"))
-        .start()
-        .await
-        .unwrap();
+    let other = hot.serve().history(hot.path("other-history")).start().await.unwrap();
     assert_eq!(hot.version(&other).await, Some(1));
     end(program).await;
     let program = hot.start().await;

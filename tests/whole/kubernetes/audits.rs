@@ -47,10 +47,7 @@ fn setting() -> Setting {
         ("left-out", json!({})),
         ("ignored", json!({"admittance.dev/ignore": "true"})),
     ] {
-        server.put(
-            "namespaces",
-            json!({"metadata": {"name": name, "labels": labels}}),
-        );
+        server.put("namespaces", json!({"metadata": {"name": name, "labels": labels}}));
     }
     for (namespace, name, labels) in [
         ("shop", "bad", json!({})),
@@ -98,12 +95,7 @@ fn results(report: &Value) -> Vec<(&str, &str)> {
 }
 
 /// Waits until the report of this namespace has exactly the expected pairs of an object and a message.
-async fn until_reported(
-    setting: &Setting,
-    plural: &str,
-    namespace: &str,
-    expected: &[(&str, &str)],
-) -> Value {
+async fn until_reported(setting: &Setting, plural: &str, namespace: &str, expected: &[(&str, &str)]) -> Value {
     let mut report = None;
     eventually(&format!("{plural} in {namespace}: {expected:?}"), async || {
         report = setting.server.object(plural, namespace, NAME);
@@ -124,13 +116,7 @@ async fn audit(program: &Admittance) -> Value {
 async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     let setting = setting();
     let mut first = start(&setting).await;
-    let report = until_reported(
-        &setting,
-        "reports",
-        "shop",
-        &[("bad", "no team"), ("worse", "no team")],
-    )
-    .await;
+    let report = until_reported(&setting, "reports", "shop", &[("bad", "no team"), ("worse", "no team")]).await;
     assert_eq!(report["apiVersion"], "openreports.io/v1alpha1");
     assert_eq!(
         report["metadata"]["labels"],
@@ -163,10 +149,7 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     );
     assert_eq!(status["problems"], json!({}));
     let metrics = first.program.metrics().await.unwrap();
-    assert_eq!(
-        metrics.sum("admittance_audits_total", &[("result", "ok")]),
-        Some(1.0)
-    );
+    assert_eq!(metrics.sum("admittance_audits_total", &[("result", "ok")]), Some(1.0));
     assert_eq!(
         metrics.sum("admittance_audit_objects", &[("verdict", "denied")]),
         Some(2.0)
@@ -174,9 +157,7 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     let calls = &first.program.status().await.unwrap()["chains"][0]["stages"][0]["calls"];
     assert_eq!(calls["total"], 0);
 
-    setting
-        .server
-        .put("pods", pod("shop", "bad", &json!({"team": "b"})));
+    setting.server.put("pods", pod("shop", "bad", &json!({"team": "b"})));
     setting.server.put("pods", pod("web", "new", &json!({})));
     until_reported(&setting, "reports", "shop", &[("worse", "no team")]).await;
     until_reported(&setting, "reports", "web", &[("new", "no team")]).await;
@@ -195,7 +176,8 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     // The second replica becomes the leader. It removes outdated reports of the first one, and no others.
     assert_eq!(audit(&second.program).await["isAuditor"], false);
     let labels = json!({"app.kubernetes.io/managed-by": "admittance"});
-    let report = |name: &str, labels: &Value| json!({"metadata": {"namespace": "shop", "name": name, "labels": labels}});
+    let report =
+        |name: &str, labels: &Value| json!({"metadata": {"namespace": "shop", "name": name, "labels": labels}});
     setting.server.put("reports", report(NAME, &labels));
     setting.server.put("reports", report("of-others", &json!({})));
     setting
@@ -205,9 +187,7 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     first.program.wait_for_end().await.unwrap();
     until_reported(&setting, "reports", "shop", &[]).await;
     assert_eq!(setting.server.objects("reports").len(), 3);
-    setting
-        .server
-        .put("pods", pod("web", "new", &json!({"team": "c"})));
+    setting.server.put("pods", pod("web", "new", &json!({"team": "c"})));
     until_reported(&setting, "reports", "web", &[]).await;
     assert_eq!(audit(&second.program).await["isAuditor"], true);
 }
@@ -307,9 +287,8 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
 
     setting.server.forbid("patch", "policyreports");
     setting.server.put("pods", pod("web", "new", &json!({})));
-    let reports_refusal = |line: &admittance_tests::ProgramLogLine| {
-        line.message().contains("cannot patch resource \"policyreports\"")
-    };
+    let reports_refusal =
+        |line: &admittance_tests::ProgramLogLine| line.message().contains("cannot patch resource \"policyreports\"");
     server
         .program
         .until_logged("the refusal", reports_refusal)
@@ -318,9 +297,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     setting.server.become_unavailable();
     setting.server.allow("patch", "policyreports");
     setting.server.become_available();
-    setting
-        .server
-        .put("pods", pod("shop", "bad", &json!({"team": "a"})));
+    setting.server.put("pods", pod("shop", "bad", &json!({"team": "a"})));
     setting.server.put(PLURAL, chain("again"));
     until_reported(&setting, "policyreports", "shop", &[("worse", "again")]).await;
     until_reported(&setting, "policyreports", "web", &[("new", "again")]).await;
@@ -342,9 +319,7 @@ async fn existing_objects_are_audited_by_plugins_and_webhooks() {
         pod["spec"]["containers"] = json!([{"name": "web", "image": image}]);
         setting.server.put("pods", pod);
     }
-    setting
-        .server
-        .put("namespaces", json!({"metadata": {"name": "shop"}}));
+    setting.server.put("namespaces", json!({"metadata": {"name": "shop"}}));
     let mut webhook = hooks.by_url("/ask");
     webhook["protocol"] = json!("AdmissionReview");
     let mut chain = chain("");
@@ -460,13 +435,10 @@ async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
     let setting = Setting::new();
     for namespace in 0..20 {
         let name = format!("n{namespace}");
-        setting
-            .server
-            .put("namespaces", json!({"metadata": {"name": name}}));
+        setting.server.put("namespaces", json!({"metadata": {"name": name}}));
     }
     let container = |number: usize| {
-        let variables =
-            (0..20).map(|variable| json!({"name": format!("V{variable}"), "value": "some value"}));
+        let variables = (0..20).map(|variable| json!({"name": format!("V{variable}"), "value": "some value"}));
         json!({"name": format!("c{number}"), "image": "registry.example.com/team/app:1.2.3",
                "env": variables.collect::<Vec<_>>()})
     };

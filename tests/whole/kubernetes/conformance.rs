@@ -32,10 +32,7 @@ fn assert_rows<'a>(group: &str, rows: impl IntoIterator<Item = &'a str>) {
         .filter(|(row, _, standing)| self::group(row) == group && is_ours(standing));
     let mut expected: Vec<_> = in_group.map(|(row, ..)| *row).collect();
     expected.sort_unstable();
-    assert_eq!(
-        tested_rows, expected,
-        "the rows of {group} that a test here must hold"
-    );
+    assert_eq!(tested_rows, expected, "the rows of {group} that a test here must hold");
 }
 
 fn group(row: &str) -> &str {

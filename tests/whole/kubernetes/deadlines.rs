@@ -69,10 +69,7 @@ async fn the_shortest_of_all_timeouts_applies() {
                 ("30s", "?timeout=500ms", BY_REQUEST),
             ],
         ),
-        (
-            "500ms",
-            &[("30s", "", BY_REQUEST), ("30s", "?timeout=30s", BY_REQUEST)],
-        ),
+        ("500ms", &[("30s", "", BY_REQUEST), ("30s", "?timeout=30s", BY_REQUEST)]),
     ];
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async { HookAnswer::Silence }).await;
@@ -91,10 +88,7 @@ async fn the_shortest_of_all_timeouts_applies() {
             let second = plugin("second", "well-behaved", "Ignore", "30s");
             chains += &chain(&format!("two-{number}"), &format!("{ignore}{second}"));
         }
-        let additions = format!(
-            "limits: {{ requestTimeout: {request_timeout} }}\n{}",
-            hooks.resolve()
-        );
+        let additions = format!("limits: {{ requestTimeout: {request_timeout} }}\n{}", hooks.resolve());
         let server = Server::start(&additions, &chains).await;
         for (number, (timeout, query, words)) in rows.iter().enumerate() {
             let case = format!("{request_timeout} {timeout} {query}");
@@ -114,9 +108,8 @@ async fn the_shortest_of_all_timeouts_applies() {
             // program then refuses the request, even if the failure policy of both stages is `Ignore`.
             if *words == BY_REQUEST {
                 assert_eq!(two.code(), 504, "{case}: {two:?}");
-                let message = format!(
-                    "the request's deadline passed before stage second of chain two-{number} could be called"
-                );
+                let message =
+                    format!("the request's deadline passed before stage second of chain two-{number} could be called");
                 assert_eq!(two.message(), message, "{case}");
             } else {
                 assert!(two.is_allowed() && two.patch().is_some(), "{case}: {two:?}");
@@ -140,8 +133,6 @@ async fn a_hanging_stage_in_audit_mode_refuses_no_request() {
     let request = server.review("/mutate/audited?timeout=1s", &review);
     // The stage's timeout is 30 s. A reply within 15 s shows that the server did not wait for the stage, and 15 s are
     // enough for a busy machine.
-    let answer = tokio::time::timeout(Duration::from_secs(15), request)
-        .await
-        .unwrap();
+    let answer = tokio::time::timeout(Duration::from_secs(15), request).await.unwrap();
     assert!(answer.is_allowed() && answer.patch().is_some(), "{answer:?}");
 }

@@ -77,16 +77,8 @@ async fn validating_webhooks_are_called_at_once_with_the_final_object() {
         hooks.webhook(&name, path, &json!({"timeoutSeconds": 30}))
     };
     let documents = configuration("Mutating", "mutates", &[webhook("/mutates")])
-        + &*configuration(
-            "Validating",
-            "a",
-            &[webhook("/validates/1"), webhook("/validates/2")],
-        )
-        + &*configuration(
-            "Validating",
-            "b",
-            &[webhook("/validates/3"), webhook("/validates/4")],
-        );
+        + &*configuration("Validating", "a", &[webhook("/validates/1"), webhook("/validates/2")])
+        + &*configuration("Validating", "b", &[webhook("/validates/3"), webhook("/validates/4")]);
     let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve());
     let server = Server::start(&additions, &documents).await;
     let verdict = server.review("/admit", &POD.review("at-once")).await;

@@ -48,10 +48,7 @@ async fn denials_are_reported_as_kubernetes_events() {
     let created = events(&setting, "Denied", 1).await.remove(0);
     let regarding = json!({"apiVersion": "v1", "kind": "Namespace", "name": "test", "namespace": "test"});
     let related = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "namespace": "test"});
-    assert_eq!(
-        (&created["regarding"], &created["related"]),
-        (&regarding, &related)
-    );
+    assert_eq!((&created["regarding"], &created["related"]), (&regarding, &related));
     assert_eq!(
         (&created["type"], &created["action"]),
         (&json!("Warning"), &json!("Create"))
@@ -96,8 +93,7 @@ async fn denials_are_reported_as_kubernetes_events() {
     }
     let denied = events(&setting, "Denied", 3).await;
     let of = |kind: &str| {
-        let concerns_kind =
-            |event: &&Value| event["regarding"]["kind"] == kind || event["related"]["kind"] == kind;
+        let concerns_kind = |event: &&Value| event["regarding"]["kind"] == kind || event["related"]["kind"] == kind;
         denied.iter().rev().find(concerns_kind).unwrap()
     };
     let uids: Vec<_> = denied.iter().map(|event| &event["regarding"]["uid"]).collect();

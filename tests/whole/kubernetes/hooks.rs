@@ -128,11 +128,7 @@ impl Hooks {
             }
         })
         .await;
-        Self {
-            address,
-            bundle,
-            calls,
-        }
+        Self { address, bundle, calls }
     }
 
     /// Returns the part of Admittance's configuration that resolves the names of the webhook server to its address.
@@ -196,9 +192,7 @@ pub(crate) fn configuration(phase: &str, name: &str, webhooks: &[Value]) -> Stri
 async fn read(connection: usize, request: Request<Incoming>) -> HookCall {
     let uri = request.uri().clone();
     let query = uri.query().unwrap_or_default();
-    let timeout = query
-        .strip_prefix("timeout=")
-        .and_then(|text| text.strip_suffix('s'));
+    let timeout = query.strip_prefix("timeout=").and_then(|text| text.strip_suffix('s'));
     let body = request.into_body().collect().await.unwrap().to_bytes();
     HookCall {
         path: uri.path().to_owned(),

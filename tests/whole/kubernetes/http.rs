@@ -68,33 +68,9 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
     // (method, path, Content-Type, Content-Encoding, body, expected status, part of the expected message)
     let table: Vec<(&str, &str, Option<&str>, Option<&str>, String, u16, &str)> = vec![
         ("POST", "/admit", JSON, None, valid_review.clone(), 200, ""),
-        (
-            "POST",
-            "/admit?timeout=30s",
-            JSON,
-            None,
-            valid_review.clone(),
-            200,
-            "",
-        ),
-        (
-            "POST",
-            "/mutate/mirror?x=y",
-            JSON,
-            None,
-            valid_review.clone(),
-            200,
-            "",
-        ),
-        (
-            "POST",
-            "/validate/tags",
-            JSON,
-            None,
-            valid_review.clone(),
-            200,
-            "",
-        ),
+        ("POST", "/admit?timeout=30s", JSON, None, valid_review.clone(), 200, ""),
+        ("POST", "/mutate/mirror?x=y", JSON, None, valid_review.clone(), 200, ""),
+        ("POST", "/validate/tags", JSON, None, valid_review.clone(), 200, ""),
         (
             "POST",
             "/admit",
@@ -212,15 +188,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             415,
             "\"text/plain\"",
         ),
-        (
-            "POST",
-            "/admit",
-            JSON,
-            Some("gzip"),
-            valid_review.clone(),
-            415,
-            "gzip",
-        ),
+        ("POST", "/admit", JSON, Some("gzip"), valid_review.clone(), 415, "gzip"),
         (
             "POST",
             "/admit",
@@ -257,15 +225,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
             400,
             "not an AdmissionReview",
         ),
-        (
-            "POST",
-            "/admit",
-            JSON,
-            None,
-            "[]".into(),
-            400,
-            "not an AdmissionReview",
-        ),
+        ("POST", "/admit", JSON, None, "[]".into(), 400, "not an AdmissionReview"),
         (
             "POST",
             "/admit",
@@ -383,9 +343,7 @@ fn review_of(size: usize) -> String {
 
 async fn connect(server: &Server) -> TcpStream {
     let url = server.program.url("");
-    let stream = TcpStream::connect(url.strip_prefix("http://").unwrap())
-        .await
-        .unwrap();
+    let stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).await.unwrap();
     stream.set_nodelay(true).unwrap();
     stream
 }
@@ -514,12 +472,7 @@ definitions: [chains.yaml]
         ("none", None, false),
         ("of another CA", Some(&strangers), false),
     ] {
-        let identity = identity.map(|folder| {
-            (
-                pem(folder, "kube-apiserver.pem"),
-                pem(folder, "kube-apiserver.key"),
-            )
-        });
+        let identity = identity.map(|folder| (pem(folder, "kube-apiserver.pem"), pem(folder, "kube-apiserver.key")));
         let identity = identity
             .as_ref()
             .map(|(certificate, key)| (certificate.as_str(), key.as_str()));

@@ -94,9 +94,7 @@ async fn thousands_of_chains_are_ready_soon() {
     let chains = if is_soak { CHAINS } else { 40 };
     let setting = Setting::new();
     for number in 1..=chains {
-        setting
-            .server
-            .put(PLURAL, numbered_with(2, number, &name(number)));
+        setting.server.put(PLURAL, numbered_with(2, number, &name(number)));
     }
     let store = TempDir::new().unwrap();
     let start = async || {

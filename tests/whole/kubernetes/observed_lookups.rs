@@ -91,8 +91,7 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
     }
     // The program first tries to watch the objects, which begins with listing them. This server answers a list with
     // 404. So the program cannot watch the objects, and sends a request for each lookup.
-    let status =
-        json!({"kind": "Status", "status": "Failure", "message": "none", "reason": "NotFound", "code": 404});
+    let status = json!({"kind": "Status", "status": "Failure", "message": "none", "reason": "NotFound", "code": 404});
     (StatusCode::NOT_FOUND, Json(status))
 }
 
@@ -102,21 +101,14 @@ async fn a_cluster_lookup_has_a_trace_span() {
     certificates(&directory, &[]).await;
     api_server(&directory).await;
     let collector = TestCollector::start(Manner::Accepts).await;
-    let config = format!(
-        "{CONFIG}tracing: {{ endpoint: \"http://{}\" }}\n",
-        collector.address
-    );
+    let config = format!("{CONFIG}tracing: {{ endpoint: \"http://{}\" }}\n", collector.address);
     let server = Server::start_in(directory, &config, CHAIN).await;
     let review = POD.review("u-1");
     assert!(server.review("/admit", &review).await.is_allowed());
     let exports = collector.until(|spans| spans.len() >= 4).await;
     let spans = spans(&exports);
     let find_span = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
-    let (request, chain, look_up) = (
-        find_span("POST"),
-        find_span("chain pods"),
-        find_span("cluster get"),
-    );
+    let (request, chain, look_up) = (find_span("POST"), find_span("chain pods"), find_span("cluster get"));
     assert_eq!(attribute(&request.attributes, "admittance.uid"), "u-1");
     assert_eq!(chain.parent_span_id, request.span_id);
     assert_eq!(look_up.parent_span_id, chain.span_id);

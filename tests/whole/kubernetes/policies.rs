@@ -91,12 +91,7 @@ fn pod(namespace: &str, labels: &Value, annotations: &Value) -> Value {
     review
 }
 
-async fn review(
-    server: &Server,
-    namespace: &str,
-    labels: &Value,
-    annotations: &Value,
-) -> (Value, ReviewVerdict) {
+async fn review(server: &Server, namespace: &str, labels: &Value, annotations: &Value) -> (Value, ReviewVerdict) {
     let review = pod(namespace, labels, annotations);
     let verdict = server.review("/admit", &review).await;
     (review["request"]["object"].clone(), verdict)
@@ -108,14 +103,9 @@ async fn kubewarden_policies_are_served() {
     let (none, team) = (json!({}), json!({"team": "a"}));
     let (_, refused) = review(&server, "test", &none, &none).await;
     assert_eq!(refused.code(), 400);
+    assert!(refused.message().contains("the label `team` is missing"), "{refused:?}");
     assert!(
-        refused.message().contains("the label `team` is missing"),
-        "{refused:?}"
-    );
-    assert!(
-        refused.response["warnings"]
-            .to_string()
-            .contains("labels are checked"),
+        refused.response["warnings"].to_string().contains("labels are checked"),
         "{refused:?}"
     );
 

@@ -232,11 +232,7 @@ async fn check(
         ("/validate/tags", false, true),
     ] {
         let reply = exchange.send(client, server, path).await;
-        assert_eq!(
-            *version.get_or_insert(reply.version),
-            reply.version,
-            "{file} {path}"
-        );
+        assert_eq!(*version.get_or_insert(reply.version), reply.version, "{file} {path}");
         let verdict = ReviewVerdict::parse(&exchange.review, &reply);
         let refuses = validates && images == Images::Refused;
         assert_eq!(verdict.is_allowed(), !refuses, "{file} {path}: {verdict:?}");

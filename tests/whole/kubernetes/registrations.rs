@@ -131,9 +131,7 @@ async fn connect(
     let stream = TlsConnector::from(Arc::new(config))
         .connect(ServerName::try_from(HOST).unwrap(), stream)
         .await?;
-    let certificate = stream.get_ref().1.peer_certificates().unwrap()[0]
-        .clone()
-        .into_owned();
+    let certificate = stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned();
     Ok((TokioIo::new(stream), certificate))
 }
 
@@ -148,9 +146,7 @@ fn webhooks(setting: &Setting, plural: &str) -> Value {
 /// Returns the CA bundle in the webhook configurations, as PEM.
 fn bundle(setting: &Setting) -> String {
     let encoded = webhooks(setting, VALIDATING)[0]["clientConfig"]["caBundle"].clone();
-    let decoded = BASE64_STANDARD
-        .decode(encoded.as_str().unwrap_or_default())
-        .unwrap();
+    let decoded = BASE64_STANDARD.decode(encoded.as_str().unwrap_or_default()).unwrap();
     String::from_utf8(decoded).unwrap()
 }
 
@@ -219,12 +215,7 @@ async fn webhook_configurations_follow_the_live_chains() {
     ignored["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
     setting.server.put(PLURAL, ignored);
     until_registered(&setting, &["pods", "secrets"]).await;
-    assert!(
-        replica
-            .message(&bundle(&setting), SECRETS)
-            .await
-            .contains("second")
-    );
+    assert!(replica.message(&bundle(&setting), SECRETS).await.contains("second"));
 
     let original_webhooks = webhooks(&setting, VALIDATING);
     let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
@@ -240,10 +231,7 @@ async fn webhook_configurations_follow_the_live_chains() {
     eventually("the configuration that was deleted", is_restored).await;
 
     let status = replica.configurations_status().await;
-    assert_eq!(
-        (&status["isKeeper"], &status["problem"]),
-        (&json!(true), &Value::Null)
-    );
+    assert_eq!((&status["isKeeper"], &status["problem"]), (&json!(true), &Value::Null));
     assert!(status["lastWrite"].is_string());
     setting.server.delete(PLURAL, "", "secrets");
     until_registered(&setting, &["pods"]).await;
@@ -266,11 +254,7 @@ async fn webhook_configurations_follow_the_live_chains() {
         // The name of the Secret begins with the name of the webhook configurations. So if requests are counted by the
         // name of the configurations, the requests for the Secret are counted as well.
         assert_eq!(name_counts, [all.iter().sum(), all[2]], "{verb}");
-        assert_eq!(
-            count(&format!("/namespaces/{NAMESPACE}/secrets?")),
-            all[2],
-            "{verb}"
-        );
+        assert_eq!(count(&format!("/namespaces/{NAMESPACE}/secrets?")), all[2], "{verb}");
     }
 }
 
@@ -294,8 +278,7 @@ async fn no_webhook_is_registered_before_a_pod_is_ready() {
         .define_kind("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", true);
     setting.server.put("endpointslices", slice(false));
     setting.server.put(PLURAL, chain("pods", "first"));
-    let mut replica =
-        RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, RESOURCES].concat()).await;
+    let mut replica = RegisteringReplica::start(&setting, &[MANAGED_CONFIGURATIONS, RESOURCES].concat()).await;
     let reports_waiting =
         |line: &admittance_tests::ProgramLogLine| line.message().contains("when the Service has a ready Pod");
     replica
@@ -325,9 +308,7 @@ async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
     let list = webhooks(&setting, VALIDATING);
     let registered_webhooks = list.as_array().unwrap();
     let summaries = registered_webhooks.iter().map(|webhook| {
-        let expressions = webhook["namespaceSelector"]["matchExpressions"]
-            .as_array()
-            .unwrap();
+        let expressions = webhook["namespaceSelector"]["matchExpressions"].as_array().unwrap();
         (
             webhook["clientConfig"]["service"]["path"].as_str().unwrap(),
             webhook["rules"][0]["resources"][0].as_str().unwrap(),
@@ -449,9 +430,7 @@ async fn a_certificate_is_replaced_without_a_failed_handshake() {
         other.configurations_status().await["isKeeper"] == true
     })
     .await;
-    setting
-        .server
-        .put(PLURAL, chain_of("secrets", "secrets", "second"));
+    setting.server.put(PLURAL, chain_of("secrets", "secrets", "second"));
     until_registered(&setting, &["pods", "secrets"]).await;
     assert!(other.message(&bundle(&setting), SECRETS).await.contains("second"));
     assert_eq!(setting.server.count("replace", SECRET), 2);
@@ -510,12 +489,7 @@ async fn webhook_fields_that_the_api_server_drops_are_written_only_once() {
 async fn changes_during_an_outage_of_the_api_server_are_written_later() {
     let setting = setting();
     let directory = tempfile::tempdir().unwrap();
-    let chains = |chains: &[Value]| {
-        chains
-            .iter()
-            .map(|chain| format!("---\n{chain}\n"))
-            .collect::<String>()
-    };
+    let chains = |chains: &[Value]| chains.iter().map(|chain| format!("---\n{chain}\n")).collect::<String>();
     let pods = chain("pods", "first");
     write(&directory, "chains.yaml", chains(std::slice::from_ref(&pods)));
     let config = format!("{MANAGED_CONFIGURATIONS}definitions: [chains.yaml]");
@@ -583,8 +557,7 @@ async fn missing_rights_in_the_cluster_are_reported_by_name() {
     let config = [MANAGED_CONFIGURATIONS, RESOURCES].concat();
     let mut program = serve(&directory, &setting, &config).spawn().unwrap();
     let is_waiting = |line: &admittance_tests::ProgramLogLine| {
-        line.message()
-            .contains("waiting for the certificate of this server")
+        line.message().contains("waiting for the certificate of this server")
             && line
                 .message()
                 .contains("give this program's account `get` on `secrets`")
@@ -596,9 +569,7 @@ async fn missing_rights_in_the_cluster_are_reported_by_name() {
     // The program may not create one of its two webhook configurations, but it serves requests nevertheless. The status
     // says which configuration is missing.
     let is_named = |status: &Value| {
-        let problem = status["webhookConfigurations"]["problem"]
-            .as_str()
-            .unwrap_or_default();
+        let problem = status["webhookConfigurations"]["problem"].as_str().unwrap_or_default();
         problem.contains("`create` on `validatingwebhookconfigurations`")
     };
     program.until_status("the problem", is_named).await.unwrap();
@@ -634,9 +605,7 @@ listen: {{ tls: {{ certificate: localhost.pem, key: localhost.key }} }}
     assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
     assert_eq!(setting.server.object("secrets", NAMESPACE, SECRET), None);
     let out = replica.directory.path().to_str().unwrap();
-    let renewed = Admittance::run(["certs", "--out", out, "--new-ca"])
-        .await
-        .unwrap();
+    let renewed = Admittance::run(["certs", "--out", out, "--new-ca"]).await.unwrap();
     assert_eq!(renewed.code, Some(0), "{}", renewed.stderr);
     eventually("both authorities", async || authorities(&bundle(&setting)) == 2).await;
     assert!(replica.message(&bundle(&setting), POD).await.contains("first"));

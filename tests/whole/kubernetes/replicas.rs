@@ -61,9 +61,8 @@ fn check_order(setting: &Setting) -> usize {
                 // The leader knows its own state before it has written this state to its Lease, so its Lease may be out
                 // of date when it chooses a new target. That is why only the Leases of the other replicas are checked.
                 let leader = &lease["spec"]["holderIdentity"];
-                let is_known = |previous: &Option<Value>| {
-                    previous.as_ref().is_some_and(|lease| can_serve(lease, before))
-                };
+                let is_known =
+                    |previous: &Option<Value>| previous.as_ref().is_some_and(|lease| can_serve(lease, before));
                 let serving = replicas
                     .values()
                     .filter(|(previous, _)| before.is_some() && is_known(previous))
@@ -90,9 +89,7 @@ fn check_order(setting: &Setting) -> usize {
         let target = targets.last().and_then(Option::as_deref);
         // `before` is the table that the replica served according to the previous version of its Lease. It is `None` if
         // the Lease is new.
-        let before = replicas
-            .get(&name)
-            .and_then(|(_, before)| annotation(before, "live"));
+        let before = replicas.get(&name).and_then(|(_, before)| annotation(before, "live"));
         let live = annotation(&lease, "live");
         let serves = |target: &Option<String>| target.as_deref() == live;
         if before.is_none() {
@@ -111,10 +108,7 @@ fn check_order(setting: &Setting) -> usize {
         if target.is_some() && before == live && live.is_some() && live != target && is_waiting {
             let renewals = late_renewals.entry(name.clone()).or_default();
             *renewals += 1;
-            assert!(
-                *renewals <= RENEWALS,
-                "{name} has {target:?} and does not serve it"
-            );
+            assert!(*renewals <= RENEWALS, "{name} has {target:?} and does not serve it");
         }
         let previous = replicas.remove(&name).map(|(_, before)| before);
         replicas.insert(name, (previous, lease));
@@ -311,10 +305,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
     strict.program.terminate().unwrap();
     strict.program.wait_for_end().await.unwrap();
     for server in &allowing {
-        eventually("the chain of the namespace is live", async || {
-            chains(server).await == 2
-        })
-        .await;
+        eventually("the chain of the namespace is live", async || chains(server).await == 2).await;
     }
     // The new replica cannot use the chain, so it does not become ready, but the others do not wait for it.
     let late_server = start(&setting).await;
@@ -326,10 +317,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
         .await
         .unwrap();
     assert_eq!(answer.status, 503);
-    assert_eq!(
-        answer.json().unwrap()["reason"],
-        "the replicas serve another table"
-    );
+    assert_eq!(answer.json().unwrap()["reason"], "the replicas serve another table");
     setting.server.put(PLURAL, chain("pods", "second"));
     for server in &allowing {
         until_message(server, "second").await;

@@ -119,15 +119,9 @@ async fn chains_are_read_from_resources() {
         status["problem"]["badDefinitions"][0]
             .to_string()
             .contains("kubernetes:AdmissionChain/pods")
-            && status["chains"]
-                .as_array()
-                .is_some_and(|chains| chains.len() == 2)
+            && status["chains"].as_array().is_some_and(|chains| chains.len() == 2)
     };
-    server
-        .program
-        .until_status("the bad chain", is_reported)
-        .await
-        .unwrap();
+    server.program.until_status("the bad chain", is_reported).await.unwrap();
     assert!(server.message().await.contains("second"));
 
     // `admittance apply` replaces the invalid version in the cluster. Fields that other clients wrote are kept.
@@ -183,14 +177,8 @@ async fn exceptions_are_read_from_resources() {
         })
         .await;
         let conditions = status["conditions"].as_array().unwrap();
-        let live = conditions
-            .iter()
-            .find(|condition| condition["type"] == "Live")
-            .unwrap();
-        assert!(
-            status["mistakes"][0].to_string().contains("gone/stage"),
-            "{status}"
-        );
+        let live = conditions.iter().find(|condition| condition["type"] == "Live").unwrap();
+        assert!(status["mistakes"][0].to_string().contains("gone/stage"), "{status}");
         live["reason"].as_str().unwrap().to_owned()
     };
     setting.server.put(EXCEPTIONS, exception("2999-12-31"));
@@ -278,11 +266,7 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
         let file = write(&server.directory, "new.json", wanting.to_string());
         let applied = server.run_command(&["apply", "-f", file.to_str().unwrap()]).await;
         assert_eq!(applied.code, Some(2), "{}", applied.stdout);
-        assert!(
-            applied.stderr.contains("namespaced.webhooks"),
-            "{}",
-            applied.stderr
-        );
+        assert!(applied.stderr.contains("namespaced.webhooks"), "{}", applied.stderr);
     }
 }
 
@@ -377,8 +361,7 @@ async fn definitions_are_checked_before_they_are_stored() {
     let mut large = with_source("oci://127.0.0.1:1/a:1");
     large["spec"]["stages"][0]["plugin"]["memory"] = json!("2GiB");
     let verdict = server.review("/definitions", &create(&large)).await;
-    let expected =
-        "spec.stages[0].plugin.memory: 2147483648 bytes are above this host's maximum of 1073741824 bytes";
+    let expected = "spec.stages[0].plugin.memory: 2147483648 bytes are above this host's maximum of 1073741824 bytes";
     assert!(
         !verdict.is_allowed() && verdict.message().contains(expected),
         "{}",
@@ -392,21 +375,13 @@ async fn definitions_are_checked_before_they_are_stored() {
     let verdict = server.review("/definitions", &create(&unreached)).await;
     assert!(verdict.is_allowed(), "{}", verdict.message());
     let warnings = verdict.response["warnings"].to_string();
-    assert!(
-        warnings.contains("it is never called: spec.rules[0]"),
-        "{warnings}"
-    );
+    assert!(warnings.contains("it is never called: spec.rules[0]"), "{warnings}");
 
     let calls = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
     }});
     let mut of_namespace = in_namespace(good.clone(), "test");
-    assert!(
-        server
-            .review("/definitions", &create(&of_namespace))
-            .await
-            .is_allowed()
-    );
+    assert!(server.review("/definitions", &create(&of_namespace)).await.is_allowed());
     of_namespace["spec"]["stages"][0] = calls;
     let verdict = server.review("/definitions", &create(&of_namespace)).await;
     assert!(
@@ -421,11 +396,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         "spec": {"owner": "a", "reason": "b", "expires": "2027-02-30", "stages": ["all/deny"], "namespaces": ["test"]},
     });
     let verdict = server.review("/definitions", &create(&exception)).await;
-    assert!(
-        verdict.message().contains("spec.expires: "),
-        "{}",
-        verdict.message()
-    );
+    assert!(verdict.message().contains("spec.expires: "), "{}", verdict.message());
 
     // The stored definition is invalid. It may get a label or be repaired, but not replaced by another invalid one.
     let mut labelled = bad.clone();
@@ -437,10 +408,5 @@ async fn definitions_are_checked_before_they_are_stored() {
         let verdict = server.review("/definitions", &review).await;
         assert_eq!(verdict.is_allowed(), is_allowed, "{}", verdict.message());
     }
-    assert!(
-        server
-            .review("/definitions", &POD.review("p1"))
-            .await
-            .is_allowed()
-    );
+    assert!(server.review("/definitions", &POD.review("p1")).await.is_allowed());
 }

@@ -73,8 +73,7 @@ async fn is_shared(servers: &[Server; 3]) {
     until_at(&all, "aborted", "0%").await;
     for other in [first, second] {
         let reason = rollout(other).await["reason"].to_string();
-        let expected =
-            format!("the candidate failed for 3 of 3 requests; the limit is 3 (in replica {name})");
+        let expected = format!("the candidate failed for 3 of 3 requests; the limit is 3 (in replica {name})");
         assert!(reason.contains(&expected), "{reason}");
         assert!(other.review("/mutate", &POD.review("p2")).await.is_allowed());
     }

@@ -113,10 +113,7 @@ impl ReviewVerdict {
         let response = answer["response"].take();
         assert_eq!(response["uid"], review["request"]["uid"]);
         // A reply has both `patch` and `patchType`, or neither, because kube-apiserver rejects one alone.
-        assert_eq!(
-            response.get("patch").is_some(),
-            response.get("patchType").is_some()
-        );
+        assert_eq!(response.get("patch").is_some(), response.get("patchType").is_some());
         let verdict = Self { response };
         if !verdict.is_allowed() {
             assert_eq!(verdict.patch(), None, "no patch goes with a denial");

@@ -24,18 +24,12 @@ fn condition(status: &Value, name: &str) -> (String, String) {
 }
 
 /// Waits until the chain's status refers to this generation of the chain and has this condition. Returns the status.
-async fn until(
-    setting: &Setting,
-    name: &str,
-    generation: u64,
-    (kind, holds, reason): (&str, &str, &str),
-) -> Value {
+async fn until(setting: &Setting, name: &str, generation: u64, (kind, holds, reason): (&str, &str, &str)) -> Value {
     let mut status = Value::Null;
     eventually(&format!("{name}: {kind} is {holds}, {reason}"), async || {
         let stored_chain = setting.server.object(PLURAL, "", name).unwrap();
         status = stored_chain["status"].clone();
-        status["observedGeneration"] == generation
-            && condition(&status, kind) == (holds.to_owned(), reason.to_owned())
+        status["observedGeneration"] == generation && condition(&status, kind) == (holds.to_owned(), reason.to_owned())
     })
     .await;
     status
@@ -67,10 +61,7 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
         condition(&status, "Live"),
         ("False".to_owned(), "LastVersion".to_owned())
     );
-    assert!(
-        status["mistakes"][0].to_string().contains("expression"),
-        "{status}"
-    );
+    assert!(status["mistakes"][0].to_string().contains("expression"), "{status}");
     assert_eq!(status.get("revision"), None);
     assert!(
         server
@@ -85,14 +76,7 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
     setting.server.put(PLURAL, audited);
     let status = until(&setting, "pods", 3, ("Enforced", "False", "Audit")).await;
     assert_eq!((status.get("mistakes"), &status["revision"]), (None, &json!(2)));
-    let disable = [
-        "disable",
-        "Validating:zother/deny",
-        "--for",
-        "1h",
-        "--reason",
-        "a test",
-    ];
+    let disable = ["disable", "Validating:zother/deny", "--for", "1h", "--reason", "a test"];
     let disabled = server.run_command(&disable).await;
     assert_eq!(disabled.code, Some(0), "{}", disabled.stderr);
     until(&setting, "zother", 1, ("Enforced", "False", "Disabled")).await;

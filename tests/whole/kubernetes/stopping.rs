@@ -48,8 +48,7 @@ impl HeldServer {
             self.server.client.clone(),
             self.server.program.tls_url("/validate/held"),
         );
-        let review_task =
-            tokio::spawn(async move { client.send(request(&url, &POD.review("held"))).await.unwrap() });
+        let review_task = tokio::spawn(async move { client.send(request(&url, &POD.review("held"))).await.unwrap() });
         self.hooks.arrivals().reach("/held", 1).await;
         review_task
     }
@@ -74,19 +73,14 @@ async fn a_review_in_flight_is_answered_and_its_connection_closed() {
     let mut held_server = HeldServer::start("10ms").await;
     assert_eq!(held_server.readiness().await, 200);
     let review_task = held_server.in_flight().await;
-    held_server
-        .terminate("requests in flight are finished first")
-        .await;
+    held_server.terminate("requests in flight are finished first").await;
     assert_eq!(held_server.readiness().await, 503);
     assert!(!review_task.is_finished());
     held_server.open.send_replace(true);
     let reply = review_task.await.unwrap();
     assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
     assert_eq!(reply.headers["connection"], "close");
-    assert_eq!(
-        held_server.server.program.wait_for_end().await.unwrap().code(),
-        Some(0)
-    );
+    assert_eq!(held_server.server.program.wait_for_end().await.unwrap().code(), Some(0));
 }
 
 /// When a Pod begins to stop, Kubernetes removes the Pod's endpoint from the Service. kube-apiserver notices that
@@ -106,17 +100,11 @@ async fn new_connections_are_served_until_the_shutdown_delay_is_over() {
     assert_eq!(held_server.readiness().await, 503);
     let newcomer = Arc::new(held_server.server.http2_client());
     for (client, is_http1) in [(&held_server.server.client, true), (&*newcomer, false)] {
-        let reply = client
-            .send(request(&quick_url, &POD.review("late")))
-            .await
-            .unwrap();
+        let reply = client.send(request(&quick_url, &POD.review("late"))).await.unwrap();
         assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
         // An HTTP/1.1 client learns from the header `connection: close` that the server will close its connection.
         // HTTP/2 has no such header. An HTTP/2 client is told later, when the server closes its port.
-        let close = reply
-            .headers
-            .get("connection")
-            .map(|value| value.to_str().unwrap());
+        let close = reply.headers.get("connection").map(|value| value.to_str().unwrap());
         assert_eq!(close, is_http1.then_some("close"));
     }
 }

@@ -11,8 +11,7 @@ use crate::setting::{Setting, eventually};
 const POLICIES: &str = "validatingadmissionpolicies";
 const BINDINGS: &str = "validatingadmissionpolicybindings";
 const TEMPLATES: &str = "constrainttemplates";
-const DEFINITIONS: &str =
-    "definitions: [ { kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden] } } ]";
+const DEFINITIONS: &str = "definitions: [ { kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden] } } ]";
 
 /// Returns a policy that denies every Pod with this message.
 fn policy(message: &str) -> Value {
@@ -43,8 +42,7 @@ fn define_policies(setting: &Setting) {
 
 /// Returns a Gatekeeper template whose constraints deny every Pod with a message from their parameters.
 fn template() -> Value {
-    let validations =
-        json!([{"expression": "false", "messageExpression": "string(variables.params.message)"}]);
+    let validations = json!([{"expression": "false", "messageExpression": "string(variables.params.message)"}]);
     let message = json!({"type": "object", "properties": {"message": {"type": "string"}}});
     json!({
         "metadata": {"name": "never"},
@@ -108,11 +106,7 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
     bad["spec"]["validations"][0]["expression"] = json!("object.");
     setting.server.put(POLICIES, bad);
     setting.server.put(PLURAL, chain("zother", "by a chain"));
-    until_bad(
-        &server,
-        "validatingadmissionpolicies.admissionregistration.k8s.io/pods",
-    )
-    .await;
+    until_bad(&server, "validatingadmissionpolicies.admissionregistration.k8s.io/pods").await;
     server.program.until_status("the chain", has_chain).await.unwrap();
     assert!(server.message().await.contains("by another"));
 
@@ -147,12 +141,9 @@ async fn kinds_of_constraints_can_be_added_and_removed_while_running() {
     let server = start_reading(&setting, DEFINITIONS).await;
     assert_eq!(server.message().await, "");
     // The kinds of Gatekeeper are defined while the program runs, as when Gatekeeper is installed.
-    setting.server.define_kind(
-        "templates.gatekeeper.sh/v1",
-        TEMPLATES,
-        "ConstraintTemplate",
-        false,
-    );
+    setting
+        .server
+        .define_kind("templates.gatekeeper.sh/v1", TEMPLATES, "ConstraintTemplate", false);
     setting.server.put(TEMPLATES, template());
     setting
         .server
@@ -168,8 +159,5 @@ async fn kinds_of_constraints_can_be_added_and_removed_while_running() {
     // Deleting a template deletes the kind of its constraints, and thus all of its constraints.
     setting.server.delete(TEMPLATES, "", "never");
     setting.server.remove_kind("never");
-    eventually("the end of the constraint", async || {
-        server.message().await.is_empty()
-    })
-    .await;
+    eventually("the end of the constraint", async || server.message().await.is_empty()).await;
 }

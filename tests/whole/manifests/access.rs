@@ -136,10 +136,7 @@ spec:
         assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
         let account = manifests.object("ServiceAccount", "");
         assert_eq!(binding["subjects"][0]["name"], account["metadata"]["name"]);
-        assert_eq!(
-            binding["subjects"][0]["namespace"],
-            account["metadata"]["namespace"]
-        );
+        assert_eq!(binding["subjects"][0]["namespace"], account["metadata"]["namespace"]);
     }
 }
 
@@ -147,9 +144,7 @@ spec:
 #[tokio::test]
 async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
     let text = |additions: &str| {
-        format!(
-            "dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\ndefinitions: [ {{ kubernetes: {{}} }} ]\n{additions}"
-        )
+        format!("dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\ndefinitions: [ {{ kubernetes: {{}} }} ]\n{additions}")
     };
     let print_manifests = async |additions: &str, flags: &str| {
         let directory = tempfile::tempdir().unwrap();
@@ -188,11 +183,7 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
         rule.unwrap()["verbs"].clone()
     };
     let read_verbs = json!(["get", "list", "watch"]);
-    for resource in [
-        "admissionchains",
-        "namespacedadmissionchains",
-        "admissionexceptions",
-    ] {
+    for resource in ["admissionchains", "namespacedadmissionchains", "admissionexceptions"] {
         assert_eq!(may(&with_resources, "ClusterRole", resource), read_verbs);
         let status = may(&with_resources, "ClusterRole", &format!("{resource}/status"));
         assert_eq!(status, json!(["get", "update", "patch"]));
@@ -221,14 +212,11 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
     // This configuration lets chains of namespaces read ConfigMaps. Such a chain may be created at any time, so the
     // program gets the right to read ConfigMaps from the start.
     let directory = tempfile::tempdir().unwrap();
-    let namespaced = "{ namespaced: { modules: [\"oci://registry.example.com/**\"], allow: { cluster: [v1/ConfigMap] } } }";
-    let config = text("").replace(
-        "{ kubernetes: {} } ]",
-        &format!("{{ kubernetes: {namespaced} }} ]"),
-    );
+    let namespaced =
+        "{ namespaced: { modules: [\"oci://registry.example.com/**\"], allow: { cluster: [v1/ConfigMap] } } }";
+    let config = text("").replace("{ kubernetes: {} } ]", &format!("{{ kubernetes: {namespaced} }} ]"));
     let config = write(&directory, "admittance.yaml", config);
-    let with_config_maps =
-        PrintedManifests::in_directory(directory, &format!("--config {}", config.display())).await;
+    let with_config_maps = PrintedManifests::in_directory(directory, &format!("--config {}", config.display())).await;
     assert_eq!(may(&with_config_maps, "ClusterRole", "configmaps"), read_verbs);
     let config = with_config_maps.object("ConfigMap", "-config")["data"]["admittance.yaml"]
         .as_str()
@@ -249,8 +237,7 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
         "admittance.yaml",
         text("").replace("{ kubernetes: {} } ]", policies),
     );
-    let with_policies =
-        PrintedManifests::in_directory(directory, &format!("--config {}", config.display())).await;
+    let with_policies = PrintedManifests::in_directory(directory, &format!("--config {}", config.display())).await;
     for resource in [
         "validatingadmissionpolicybindings",
         "*",
@@ -273,13 +260,8 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
     assert!(env.contains(&service), "{env:?}");
 
     // A token of the role Admin lets users change definitions, so the program needs the right to write chains.
-    let tokens =
-        "admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }\n";
-    let verbs = may(
-        &print_manifests(tokens, "").await,
-        "ClusterRole",
-        "admissionchains",
-    );
+    let tokens = "admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }\n";
+    let verbs = may(&print_manifests(tokens, "").await, "ClusterRole", "admissionchains");
     assert!(verbs.as_array().unwrap().contains(&json!("delete")), "{verbs}");
 }
 
@@ -322,8 +304,7 @@ definitions: [chains.yaml]
         .display()
         .to_string();
     let flags = "--name hooks --namespace hooks-system";
-    let manifests =
-        PrintedManifests::in_directory(issuing_directory, &format!("--config {config} {flags}")).await;
+    let manifests = PrintedManifests::in_directory(issuing_directory, &format!("--config {config} {flags}")).await;
     assert!(!is_registered(&manifests));
     for kind in ["mutating", "validating"] {
         let resource = format!("{kind}webhookconfigurations");
@@ -344,12 +325,7 @@ definitions: [chains.yaml]
     let webhooks = pods.front.webhooks().unwrap();
     assert_eq!(webhooks.registration.excluded_namespaces, ["monitoring"]);
     assert_eq!(webhooks.registration.timeout, Some(5));
-    for flag in [
-        "--per-chain",
-        "--timeout 3",
-        "--certs certs",
-        "--exclude-namespace a",
-    ] {
+    for flag in ["--per-chain", "--timeout 3", "--certs certs", "--exclude-namespace a"] {
         let refusal = run(&format!("--config {config} {flag}")).await;
         let name = flag.split(' ').next().unwrap();
         assert!(
@@ -398,16 +374,11 @@ async fn the_leader_may_list_what_it_audits() {
             "dialect: {{ kubernetes: {{ audit: {audit} }} }}\ncluster: {{}}\ndefinitions: [{}/chains.yaml]\n",
             directory.path().display()
         );
-        let config = write(&config_directory, "admittance.yaml", text)
-            .display()
-            .to_string();
+        let config = write(&config_directory, "admittance.yaml", text).display().to_string();
         PrintedManifests::in_directory(config_directory, &format!("--config {config}")).await
     };
     let rules = |printed: &PrintedManifests| {
-        let printed_rules = printed.object("ClusterRole", "")["rules"]
-            .as_array()
-            .unwrap()
-            .clone();
+        let printed_rules = printed.object("ClusterRole", "")["rules"].as_array().unwrap().clone();
         let of_audits = |rule: &Value| rule["apiGroups"][0] != "admissionregistration.k8s.io";
         let rules = printed_rules.into_iter().filter(of_audits).map(|rule| {
             let first_of = |field: &str| rule[field][0].as_str().unwrap().to_owned();
@@ -426,11 +397,7 @@ async fn the_leader_may_list_what_it_audits() {
         ("wgpolicyk8s.io", "policyreports"),
     ];
     assert_eq!(rules(&default_audit), expected.map(pair));
-    assert!(
-        default_audit.object("Role", "")["rules"]
-            .to_string()
-            .contains("leases")
-    );
+    assert!(default_audit.object("Role", "")["rules"].to_string().contains("leases"));
     let config = &default_audit.object("ConfigMap", "-config")["data"]["admittance.yaml"];
     let config = config.as_str().unwrap();
     assert!(config.contains("audit:") && config.contains("2h"), "{config}");

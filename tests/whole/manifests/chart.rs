@@ -49,10 +49,7 @@ impl Charts {
     async fn chart(&self, arguments: &str) -> FinishedProgram {
         let chart = self.path("chart");
         let chart_output = self
-            .run(
-                "chart",
-                &format!("--output-directory {} {arguments}", chart.display()),
-            )
+            .run("chart", &format!("--output-directory {} {arguments}", chart.display()))
             .await;
         assert_eq!(chart_output.code, Some(0), "{}", chart_output.stderr);
         assert_eq!(chart_output.stdout, "");
@@ -94,9 +91,8 @@ impl Charts {
 impl RenderedChart {
     /// Returns the object of this kind whose name ends with `suffix`. Panics if there are several.
     fn object(&self, kind: &str, suffix: &str) -> Option<&Value> {
-        let is_wanted = |object: &&Value| {
-            object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(suffix)
-        };
+        let is_wanted =
+            |object: &&Value| object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(suffix);
         let matching_objects: Vec<_> = self.objects.iter().filter(is_wanted).collect();
         assert!(matching_objects.len() <= 1, "{kind} {suffix}");
         matching_objects.first().copied()
@@ -107,9 +103,7 @@ fn helm() -> Option<PathBuf> {
     const VARIABLE: &str = "ADMITTANCE_TEST_HELM";
     let helm = env::var_os(VARIABLE);
     if helm.is_none() {
-        eprintln!(
-            "skipped: {VARIABLE} is not set, since `cargo task test` could not fetch Helm; it says why"
-        );
+        eprintln!("skipped: {VARIABLE} is not set, since `cargo task test` could not fetch Helm; it says why");
     }
     helm.map(PathBuf::from)
 }
@@ -145,7 +139,8 @@ async fn a_chart_with_default_values_renders_the_manifests() {
 admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }
 ";
     let full = format!("dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\n{rest}");
-    let of_webhooks = "perChain: true, failurePolicy: Ignore, timeoutSeconds: 7, excludeNamespaces: [cni], includeKubeSystem: true,";
+    let of_webhooks =
+        "perChain: true, failurePolicy: Ignore, timeoutSeconds: 7, excludeNamespaces: [cni], includeKubeSystem: true,";
     // (configuration for the chart, whether certificate files exist, arguments for `chart`, arguments for both
     // commands, configuration for the manifests)
     for (config, has_certs, webhooks, flags, of_manifests) in [
@@ -200,9 +195,7 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
         let rendered_names = names(&rendered.objects);
         assert_eq!(rendered_names, names(&expected), "{webhooks} {flags}");
         assert!(
-            !rendered_names
-                .iter()
-                .any(|name| name.contains("WebhookConfiguration")),
+            !rendered_names.iter().any(|name| name.contains("WebhookConfiguration")),
             "{rendered_names:?}"
         );
         for (rendered, expected) in rendered.objects.iter().zip(&expected) {
@@ -411,8 +404,7 @@ definitions: [pods.yaml]
                 .filter(|object| object["kind"] != "CustomResourceDefinition")
                 .collect()
         };
-        let (first, second): (Vec<Value>, Vec<Value>) =
-            (namespaced_objects(first), namespaced_objects(second));
+        let (first, second): (Vec<Value>, Vec<Value>) = (namespaced_objects(first), namespaced_objects(second));
         for object in &second {
             let identity = |object: &Value| (object["kind"].clone(), object["metadata"]["name"].clone());
             assert!(

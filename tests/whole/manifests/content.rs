@@ -101,13 +101,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
 async fn flags_set_the_fields_of_the_manifests() {
     // (flags, kind of a printed object, end of its name, JSON Pointer into it, expected value)
     let table = [
-        (
-            "--namespace hooks",
-            "Namespace",
-            "",
-            "/metadata/name",
-            json!("hooks"),
-        ),
+        ("--namespace hooks", "Namespace", "", "/metadata/name", json!("hooks")),
         ("--name hooks", "Service", "", "/metadata/name", json!("hooks")),
         (
             "--name hooks",
@@ -211,11 +205,7 @@ async fn flags_set_the_fields_of_the_manifests() {
     ];
     for (flags, kind, name, pointer, expected) in table {
         let printed = PrintedManifests::from_definitions(&chains(), flags).await;
-        assert_eq!(
-            printed.object(kind, name).pointer(pointer),
-            Some(&expected),
-            "{flags}"
-        );
+        assert_eq!(printed.object(kind, name).pointer(pointer), Some(&expected), "{flags}");
     }
 
     for (flags, field, expected) in [
@@ -226,9 +216,7 @@ async fn flags_set_the_fields_of_the_manifests() {
         ("--exclude-namespace cni", "excludeNamespaces", json!(["cni"])),
         ("--include-kube-system", "includeKubeSystem", json!(true)),
     ] {
-        let config = PrintedManifests::from_definitions(&chains(), flags)
-            .await
-            .config();
+        let config = PrintedManifests::from_definitions(&chains(), flags).await.config();
         let webhooks = &config["dialect"]["kubernetes"]["webhookConfigurations"];
         assert!(webhooks.is_object(), "{config}");
         assert_eq!(webhooks[field], expected, "{flags}");
@@ -255,18 +243,8 @@ async fn flags_set_the_fields_of_the_manifests() {
     let text = printed.object("ConfigMap", "-chains")["data"]["pods.yaml"]
         .as_str()
         .unwrap();
-    assert!(
-        text.contains("source: file:/plugins/sidecar_injector.wasm\n"),
-        "{text}"
-    );
-    assert_eq!(
-        printed
-            .kinds()
-            .iter()
-            .filter(|kind| **kind == "ConfigMap")
-            .count(),
-        2
-    );
+    assert!(text.contains("source: file:/plugins/sidecar_injector.wasm\n"), "{text}");
+    assert_eq!(printed.kinds().iter().filter(|kind| **kind == "ConfigMap").count(), 2);
     assert!(!printed.stderr.contains("--server-side"), "{}", printed.stderr);
 }
 

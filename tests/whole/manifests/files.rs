@@ -29,10 +29,7 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
             .unwrap();
         assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
     }
-    let [first, second] = [
-        run(&arguments("admittance")).await,
-        run(&arguments("admittance")).await,
-    ];
+    let [first, second] = [run(&arguments("admittance")).await, run(&arguments("admittance")).await];
     assert_eq!(first.code, Some(0), "{}", first.stderr);
     assert_eq!(first.stdout, second.stdout, "the same input, the same text");
     let objects = objects(&first.stdout);
@@ -84,11 +81,7 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
         change(&certs);
         let finished = run(&arguments("admittance")).await;
         assert_eq!(finished.code, Some(2), "{file}");
-        assert!(
-            finished.stderr.contains(expected),
-            "{expected}: {}",
-            finished.stderr
-        );
+        assert!(finished.stderr.contains(expected), "{expected}: {}", finished.stderr);
     }
 }
 
@@ -127,8 +120,7 @@ async fn the_kubernetes_example_can_be_installed() {
             "11-poddisruptionbudget.yaml",
         ]
     );
-    let read_objects =
-        |file: &str| objects(&fs::read_to_string(output.path().join("manifests").join(file)).unwrap());
+    let read_objects = |file: &str| objects(&fs::read_to_string(output.path().join("manifests").join(file)).unwrap());
     let names: Vec<_> = read_objects("08-configmap.yaml")
         .iter()
         .map(|map| map["metadata"]["name"].as_str().unwrap().to_owned())
@@ -177,8 +169,7 @@ async fn unusable_arguments_are_reported_instead_of_manifests() {
         )
     };
     let pods = "{ operations: [CREATE], resources: [pods] }";
-    let proxy =
-        "dialect: { bcs: { cluster: BCS-MESOS-10001 } }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\n";
+    let proxy = "dialect: { bcs: { cluster: BCS-MESOS-10001 } }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\n";
     // (definitions, configuration, further argument, part of the error message)
     // In the argument, `CHAINS` stands for the path of the definitions.
     for (definitions, config, argument, expected) in [
@@ -202,12 +193,7 @@ async fn unusable_arguments_are_reported_instead_of_manifests() {
         ),
         (chain(pods, "{ name: s }"), None, "", "chains.yaml"),
         (String::new(), None, "", "there is no definition in it"),
-        (
-            chain(pods, &stage),
-            Some(proxy),
-            "",
-            "dialect: { kubernetes: {} }",
-        ),
+        (chain(pods, &stage), Some(proxy), "", "dialect: { kubernetes: {} }"),
         (chain(pods, &stage), None, "--namespace Hooks", "lower-case"),
         (chain(pods, &stage), None, "--kubernetes-version 1.9", "oldest"),
         (chain(pods, &stage), None, "--timeout 31", "1..=30"),
@@ -236,11 +222,7 @@ async fn unusable_arguments_are_reported_instead_of_manifests() {
         let argument = argument.replace("CHAINS", &chains);
         let finished = run(&format!("--definitions {chains} {config} {argument}")).await;
         assert_eq!(finished.code, Some(2), "{expected}: {}", finished.stderr);
-        assert!(
-            finished.stderr.contains(expected),
-            "{expected}: {}",
-            finished.stderr
-        );
+        assert!(finished.stderr.contains(expected), "{expected}: {}", finished.stderr);
         assert_eq!(finished.stdout, "");
     }
 }
@@ -279,9 +261,7 @@ async fn every_definition_file_is_printed() {
         chains.display()
     );
     let printed = PrintedManifests::in_directory(directory, &arguments).await;
-    let data = printed.object("ConfigMap", "-chains")["data"]
-        .as_object()
-        .unwrap();
+    let data = printed.object("ConfigMap", "-chains")["data"].as_object().unwrap();
     let names: Vec<_> = data.keys().collect();
     assert_eq!(
         names,

@@ -12,10 +12,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
 
     // The printed definitions have the originals' comments, and name plugins by paths in the Pod.
     let chains = fs::read_to_string(root.join("etc/admittance/chains/pods.yaml")).unwrap();
-    assert!(
-        chains.contains("- name: log-agent   # stays where it is"),
-        "{chains}"
-    );
+    assert!(chains.contains("- name: log-agent   # stays where it is"), "{chains}");
     assert!(
         chains.contains("source: file:../modules/sidecar_injector.wasm\n"),
         "{chains}"
@@ -84,13 +81,7 @@ async fn a_client_needs_the_ca_and_the_service_name_to_trust_a_pod() {
 }
 
 /// Sends an AdmissionReview to the program over TLS. The certificate of the program must be valid for the name `host`.
-pub(super) async fn post(
-    program: &Admittance,
-    authority: &[u8],
-    host: &str,
-    path: &str,
-    body: &Value,
-) -> Value {
+pub(super) async fn post(program: &Admittance, authority: &[u8], host: &str, path: &str, body: &Value) -> Value {
     use http_body_util::{BodyExt as _, Full};
     use hyper_util::rt::TokioIo;
     use rustls::{ClientConfig, RootCertStore, crypto::ring};

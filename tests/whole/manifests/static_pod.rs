@@ -15,10 +15,9 @@ impl PodHost {
         write(&directory, "pods.yaml", chains);
         write(&directory, "admittance.yaml", config);
         let certs = directory.path().join("certs");
-        let certs_output =
-            Admittance::run(["certs", "--host", "127.0.0.1", "--out", certs.to_str().unwrap()])
-                .await
-                .unwrap();
+        let certs_output = Admittance::run(["certs", "--host", "127.0.0.1", "--out", certs.to_str().unwrap()])
+            .await
+            .unwrap();
         assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
         let node = Self(directory);
         let finished = node.write(flags).await;
@@ -124,9 +123,7 @@ async fn a_static_pod_has_all_of_its_files() {
         let client = &webhook["clientConfig"];
         assert_eq!(client["url"], format!("https://127.0.0.1:8443{path}"));
         assert_eq!(client.get("service"), None);
-        let bundle = BASE64_STANDARD
-            .decode(client["caBundle"].as_str().unwrap())
-            .unwrap();
+        let bundle = BASE64_STANDARD.decode(client["caBundle"].as_str().unwrap()).unwrap();
         let path = format!("{path}?timeout=5s");
         let reply = post(&program, &bundle, "127.0.0.1", &path, &review(image)).await;
         assert_eq!(reply["response"]["allowed"], allowed, "{reply}");

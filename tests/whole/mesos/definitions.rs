@@ -52,7 +52,8 @@ impl Surroundings {
     }
 
     pub(super) fn definition(&self, name: &str, hook: &str) -> Value {
-        let client = json!({"caBundle": self.hooks.bundle, "namespace": "hooks", "name": "hook", "path": format!("/{hook}")});
+        let client =
+            json!({"caBundle": self.hooks.bundle, "namespace": "hooks", "name": "hook", "path": format!("/{hook}")});
         json!({
             "apiVersion": "v4",
             "kind": "admissionwebhook",
@@ -92,16 +93,9 @@ impl Surroundings {
             .send(driver, Method::POST, "/namespaces/shop/applications", &object)
             .await;
         assert_eq!(code_and_message(&reply).0, 0, "{}", reply.text());
-        let version = self
-            .cluster
-            .object(SchedulerKind::Application, "shop", &name)
-            .unwrap();
+        let version = self.cluster.object(SchedulerKind::Application, "shop", &name).unwrap();
         let annotations = version["raw_json"]["metadata"]["annotations"].as_object();
-        annotations
-            .into_iter()
-            .flatten()
-            .map(|(key, _)| key.clone())
-            .collect()
+        annotations.into_iter().flatten().map(|(key, _)| key.clone()).collect()
     }
 
     /// Waits until the driver reports exactly the expected definitions as invalid, in its status and in its metrics.
@@ -126,8 +120,7 @@ impl Surroundings {
                 last = (reported_paths.collect(), metrics.collect());
                 last.1.sort();
                 let fits = |paths: &[String]| {
-                    paths.len() == expected.len()
-                        && paths.iter().zip(expected).all(|(path, end)| path.ends_with(end))
+                    paths.len() == expected.len() && paths.iter().zip(expected).all(|(path, end)| path.ends_with(end))
                 };
                 if fits(&last.0) && fits(&last.1) {
                     return;
@@ -166,18 +159,13 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
     assert_eq!(around.passed_hooks(&one).await, [""; 0]);
 
     let definition = around.definition("webhook-test", "annotates");
-    assert_eq!(
-        around.change(&one, Method::POST, ROUTE, &definition).await,
-        Value::Null
-    );
+    assert_eq!(around.change(&one, Method::POST, ROUTE, &definition).await, Value::Null);
     assert_eq!(
         around.passed_hooks(&one).await,
         ["first"],
         "who says that it is done has done it"
     );
-    around
-        .until_passed(&two, "created through the other", &["first"])
-        .await;
+    around.until_passed(&two, "created through the other", &["first"]).await;
     let (stored, first) = nodes.get(NODE).await.unwrap();
     for key in ["kind", "resourcesRef", "admissionWebhooks"] {
         assert_eq!(stored[key], definition[key], "{key}");
@@ -186,9 +174,7 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
     let definition = around.definition("webhook-test", "odd");
     around.change(&two, Method::PUT, ROUTE, &definition).await;
     assert_eq!(around.passed_hooks(&two).await, ["odd"]);
-    around
-        .until_passed(&one, "changed through the other", &["odd"])
-        .await;
+    around.until_passed(&one, "changed through the other", &["odd"]).await;
     let (_, second) = nodes.get(NODE).await.unwrap();
     assert_eq!(
         (second.czxid, second.version),
@@ -198,10 +184,7 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
     let path = format!("{ROUTE}/webhook-test");
     for driver in [&one, &two] {
         let shown_definition = around.change(driver, Method::GET, &path, &Value::Null).await;
-        assert_eq!(
-            shown_definition["admissionWebhooks"][0]["clientConfig"]["path"],
-            "/odd"
-        );
+        assert_eq!(shown_definition["admissionWebhooks"][0]["clientConfig"]["path"], "/odd");
         let all = around
             .change(driver, Method::GET, "/admissionwebhooks", &Value::Null)
             .await;
@@ -217,12 +200,7 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
             let reply = around
                 .send(driver, method.clone(), ROUTE, &around.definition(name, "passes"))
                 .await;
-            assert_eq!(
-                code_and_message(&reply).0,
-                code,
-                "{method} {name}: {}",
-                reply.text()
-            );
+            assert_eq!(code_and_message(&reply).0, code, "{method} {name}: {}", reply.text());
         }
     }
 
@@ -391,12 +369,7 @@ async fn the_live_table_survives_the_loss_of_zookeeper() {
     // Without ZooKeeper, the driver keeps its definitions and the address of the master scheduler.
     assert_eq!(around.passed_hooks(&driver).await, ["first"]);
     let reply = around
-        .send(
-            &driver,
-            Method::PUT,
-            ROUTE,
-            &around.definition("webhook-test", "odd"),
-        )
+        .send(&driver, Method::PUT, ROUTE, &around.definition("webhook-test", "odd"))
         .await;
     assert_eq!(code_and_message(&reply).0, 1_405_200, "{}", reply.text());
     assert_eq!(around.passed_hooks(&driver).await, ["first"]);

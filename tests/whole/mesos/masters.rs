@@ -62,16 +62,12 @@ async fn change(exit: MasterExit) {
         first.kill();
         in_flight = CLIENTS;
         writers
-            .until(
-                "a request in flight fails",
-                answered_count,
-                |answered_applications| {
-                    let failed = |answer: &WriteAnswer| matches!(answer, WriteAnswer::Refused(1_405_009, _));
-                    answered_applications
-                        .iter()
-                        .any(|application| failed(&application.answer))
-                },
-            )
+            .until("a request in flight fails", answered_count, |answered_applications| {
+                let failed = |answer: &WriteAnswer| matches!(answer, WriteAnswer::Refused(1_405_009, _));
+                answered_applications
+                    .iter()
+                    .any(|application| failed(&application.answer))
+            })
             .await;
         change_time = Instant::now();
         drop(first_stands);
@@ -93,9 +89,7 @@ async fn change(exit: MasterExit) {
     for written_application in &applications {
         let is_clean = match &written_application.answer {
             WriteAnswer::Created => true,
-            WriteAnswer::Refused(code, message) => {
-                *code == 1_405_009 && message.contains("do http request failed!")
-            }
+            WriteAnswer::Refused(code, message) => *code == 1_405_009 && message.contains("do http request failed!"),
             WriteAnswer::Broken(_) => false,
         };
         assert!(is_clean, "{written_application:?}");

@@ -166,10 +166,7 @@ impl SchedulerCandidate {
             "external_port": 0,
         });
         let prefix = format!("{SCHEDULERS}/_c_{:032x}-{address}", fastrand::u128(..));
-        let created = nodes
-            .0
-            .create(&prefix, info.to_string().as_bytes(), &IN_TURN)
-            .await;
+        let created = nodes.0.create(&prefix, info.to_string().as_bytes(), &IN_TURN).await;
         let (_, sequence) = created.unwrap();
         let name = format!("{}{sequence}", prefix.rsplit('/').next().unwrap());
         let (watch, own_name, elected) = (nodes.clone(), name.clone(), lead.clone());

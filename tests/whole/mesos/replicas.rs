@@ -67,12 +67,7 @@ async fn check_order(nodes: &Nodes) {
 }
 
 /// Creates applications through the ready drivers in turn. Checks that no driver returns to an earlier table.
-async fn load(
-    around: &Surroundings,
-    drivers: &[Front],
-    is_over: &AtomicBool,
-    answers: &mut Vec<TimedAnswer>,
-) {
+async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, answers: &mut Vec<TimedAnswer>) {
     let mut newest = vec![0; drivers.len()];
     for (index, driver) in drivers.iter().enumerate().cycle() {
         if is_over.load(Ordering::SeqCst) {
@@ -86,11 +81,7 @@ async fn load(
             panic!("{passed:?}")
         };
         let answer = TimedAnswer::now(version).unwrap();
-        assert!(
-            answer.version >= newest[index],
-            "{version} after {}",
-            newest[index]
-        );
+        assert!(answer.version >= newest[index], "{version} after {}", newest[index]);
         newest[index] = answer.version;
         answers.push(answer);
     }
@@ -103,9 +94,7 @@ async fn three_drivers_go_live_with_each_change_together() {
     let zookeeper = ZooKeeperNode::shared("together").await;
     let around = Surroundings::new(&zookeeper).await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
-    nodes
-        .put(NODE, &around.definition("webhook-test", "version-0"))
-        .await;
+    nodes.put(NODE, &around.definition("webhook-test", "version-0")).await;
     let config = around.config(&zookeeper, "");
     let drivers = [
         Front::start(&config).await,
@@ -180,9 +169,7 @@ async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
     let zookeeper = ZooKeeperNode::shared("hangs").await;
     let around = Surroundings::new(&zookeeper).await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
-    nodes
-        .put(NODE, &around.definition("webhook-test", "version-0"))
-        .await;
+    nodes.put(NODE, &around.definition("webhook-test", "version-0")).await;
     let first = start_patiently(&around, &zookeeper).await;
     let mut slow = start_patiently(&around, &zookeeper).await;
     for driver in [&first, &slow] {
@@ -192,9 +179,7 @@ async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
     until_known(&first, 2).await;
 
     slow.program.suspend().unwrap();
-    nodes
-        .put(NODE, &around.definition("webhook-test", "version-1"))
-        .await;
+    nodes.put(NODE, &around.definition("webhook-test", "version-1")).await;
     let waiting = until_waiting(&first.program, &name).await;
     assert!(waiting.contains("has not prepared"), "{waiting}");
     assert_eq!(around.passed_hooks(&first).await, ["version-0"]);
@@ -231,16 +216,11 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     let around = Surroundings::new(&ZooKeeperNode::shared("elsewhere").await).await;
     let config = around
         .config(&zookeeper, "")
-        .replace(
-            "discover: {}",
-            &format!("servers: [\"{}\"]", around.scheduler.url()),
-        )
+        .replace("discover: {}", &format!("servers: [\"{}\"]", around.scheduler.url()))
         .replace(CLUSTER, &format!("{CLUSTER}, behind: scheduler"));
     let start_driver = async || Front::start(&config.replace("2s", "60s")).await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
-    nodes
-        .put(NODE, &around.definition("webhook-test", "version-0"))
-        .await;
+    nodes.put(NODE, &around.definition("webhook-test", "version-0")).await;
     let mut leader = Front::start(&config).await;
     until_ready(&leader.program).await;
     until_known(&leader, 1).await;
@@ -253,17 +233,13 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     until_known(&third, 3).await;
 
     second.program.suspend().unwrap();
-    nodes
-        .put(NODE, &around.definition("webhook-test", "version-1"))
-        .await;
+    nodes.put(NODE, &around.definition("webhook-test", "version-1")).await;
     until_waiting(&leader.program, "has not prepared").await;
     leader.program.kill().await.unwrap();
     assert_eq!(around.passed_hooks(&third).await, ["version-0"]);
     second.program.resume().unwrap();
     for driver in [&second, &third] {
-        around
-            .until_passed(driver, "another one leads", &["version-1"])
-            .await;
+        around.until_passed(driver, "another one leads", &["version-1"]).await;
     }
     until_known(&third, 2).await;
 
@@ -288,13 +264,9 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     })
     .await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
-    nodes
-        .put(NODE, &around.definition("webhook-test", "version-2"))
-        .await;
+    nodes.put(NODE, &around.definition("webhook-test", "version-2")).await;
     for driver in [&second, &third] {
-        around
-            .until_passed(driver, "ZooKeeper is back", &["version-2"])
-            .await;
+        around.until_passed(driver, "ZooKeeper is back", &["version-2"]).await;
         eventually("the loss is over", async || {
             replicas(&driver.program).await["problem"].is_null()
         })
@@ -318,9 +290,7 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     })
     .await;
     for driver in [&third, &new] {
-        around
-            .until_passed(driver, "nobody waits for it", &["version-3"])
-            .await;
+        around.until_passed(driver, "nobody waits for it", &["version-3"]).await;
     }
     check_order(&nodes).await;
     drop(server);
@@ -338,14 +308,9 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     let zookeeper = ZooKeeperNode::shared("strict").await;
     let around = Surroundings::new(&zookeeper).await;
     let nodes = Nodes::connect(&zookeeper.connection()).await;
-    nodes
-        .put(NODE, &around.definition("webhook-test", "version-0"))
-        .await;
+    nodes.put(NODE, &around.definition("webhook-test", "version-0")).await;
     let directory = tempfile::tempdir().unwrap();
-    let (key, module) = (
-        directory.path().join("key.pem"),
-        directory.path().join("plugin.wasm"),
-    );
+    let (key, module) = (directory.path().join("key.pem"), directory.path().join("plugin.wasm"));
     std::fs::write(&key, KeyPair::generate().unwrap().public_key_pem()).unwrap();
     std::fs::write(&module, Versions::find().unwrap().module(1)).unwrap();
     let first = start_patiently(&around, &zookeeper).await;
@@ -397,15 +362,9 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     })
     .await;
     let client = Client::new().unwrap();
-    let answer = client
-        .get(&late_driver.program.admin_url("/readyz"))
-        .await
-        .unwrap();
+    let answer = client.get(&late_driver.program.admin_url("/readyz")).await.unwrap();
     assert_eq!(answer.status, 503);
-    assert_eq!(
-        answer.json().unwrap()["reason"],
-        "the replicas serve another table"
-    );
+    assert_eq!(answer.json().unwrap()["reason"], "the replicas serve another table");
     until_registered(&nodes, 0).await;
     let definition = around.definition("webhook-test", "version-1");
     around.change(&first, Method::PUT, ROUTE, &definition).await;
@@ -428,9 +387,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
 async fn until_registered(nodes: &Nodes, count: usize) {
     let of_cluster = format!("{DRIVERS}/{CLUSTER}");
     nodes
-        .until_children(&of_cluster, "the drivers that are ready", |nodes| {
-            nodes.len() == count
-        })
+        .until_children(&of_cluster, "the drivers that are ready", |nodes| nodes.len() == count)
         .await;
 }
 
@@ -446,9 +403,7 @@ async fn drivers_may_go_live_independently() {
     around.change(&one, Method::POST, ROUTE, &definition).await;
     assert_eq!(around.passed_hooks(&one).await, ["version-0"]);
     two.program.resume().unwrap();
-    around
-        .until_passed(&two, "the other follows", &["version-0"])
-        .await;
+    around.until_passed(&two, "the other follows", &["version-0"]).await;
     assert_eq!(replicas(&one.program).await, Value::Null);
     assert!(nodes.get("/admittance").await.is_none());
 }

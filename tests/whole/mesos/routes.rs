@@ -104,10 +104,7 @@ async fn every_route_of_the_scheduler_is_forwarded() {
         let before = mesos.scheduler.requests().len();
         let reply = mesos.send(method.clone(), path, self::body(body)).await;
         let requests = mesos.scheduler.requests().split_off(before);
-        let lines: Vec<String> = requests
-            .iter()
-            .map(admittance_tests::SchedulerRequest::line)
-            .collect();
+        let lines: Vec<String> = requests.iter().map(admittance_tests::SchedulerRequest::line).collect();
         if lines != [*expected] {
             problems.push(format!(
                 "{method} {path}: the scheduler got {lines:?}, expected {expected}"

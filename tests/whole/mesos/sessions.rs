@@ -40,9 +40,9 @@ fn is_protected(name: &str, address: &str) -> bool {
     rest.is_some_and(|(guid, rest)| {
         guid.len() == 32
             && guid.bytes().all(|byte| byte.is_ascii_hexdigit())
-            && rest.strip_prefix(address).is_some_and(|sequence| {
-                sequence.len() == 10 && sequence.bytes().all(|byte| byte.is_ascii_digit())
-            })
+            && rest
+                .strip_prefix(address)
+                .is_some_and(|sequence| sequence.len() == 10 && sequence.bytes().all(|byte| byte.is_ascii_digit()))
     })
 }
 

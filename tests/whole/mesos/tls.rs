@@ -2,9 +2,7 @@
 
 use std::{fs, path::Path};
 
-use admittance_tests::{
-    Admittance, Client, ClientTrust, MesosCluster, Scheduler, SchedulerKind, SchedulerTls,
-};
+use admittance_tests::{Admittance, Client, ClientTrust, MesosCluster, Scheduler, SchedulerKind, SchedulerTls};
 use http::Method;
 use serde_json::Value;
 
@@ -18,14 +16,7 @@ use crate::scene::application;
 /// Creates a CA, and two certificates from it: one for servers and one for clients.
 async fn certificates(out: &Path) {
     let arguments = ["certs", "--out", out.to_str().unwrap()];
-    let names = [
-        "--host",
-        "localhost",
-        "--host",
-        "127.0.0.1",
-        "--client",
-        "operator",
-    ];
+    let names = ["--host", "localhost", "--host", "127.0.0.1", "--client", "operator"];
     let certs_output = Admittance::run(arguments.into_iter().chain(names)).await.unwrap();
     assert_eq!(certs_output.code, Some(0), "{}", certs_output.stderr);
 }
@@ -40,11 +31,7 @@ fn client(trusts: &Path, shows: Option<&Path>) -> Client {
         .as_ref()
         .map(|(certificate, key)| (certificate.as_str(), key.as_str()));
     let authorities = &pem(trusts, "ca.pem");
-    Client::trusting(ClientTrust {
-        authorities,
-        identity,
-    })
-    .unwrap()
+    Client::trusting(ClientTrust { authorities, identity }).unwrap()
 }
 
 #[tokio::test]
@@ -121,9 +108,5 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     let reply = create(&client, &stranger.program, "stranger").await.unwrap();
     let (code, message) = code_and_message(&reply);
     assert_eq!((reply.status.as_u16(), code), (200, 1_405_009), "{message}");
-    assert!(
-        cluster
-            .object(SchedulerKind::Application, "shop", "stranger")
-            .is_none()
-    );
+    assert!(cluster.object(SchedulerKind::Application, "shop", "stranger").is_none());
 }

@@ -231,11 +231,7 @@ async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> 
         hooks.calls(Some(vector.namespace)).len(),
         mesos.scheduler.requests().len(),
     );
-    let reply = mesos
-        .client
-        .send(request.body(body.clone()).unwrap())
-        .await
-        .unwrap();
+    let reply = mesos.client.send(request.body(body.clone()).unwrap()).await.unwrap();
     let calls = hooks.calls(Some(vector.namespace)).split_off(calls_before);
     let requests = mesos.scheduler.requests().split_off(asked_before);
 
@@ -246,26 +242,11 @@ async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> 
         }
     };
     check_reply(&reply, vector, &mut expect);
-    let lines: Vec<String> = requests
-        .iter()
-        .map(admittance_tests::SchedulerRequest::line)
-        .collect();
-    let expected: Vec<String> = vector
-        .scheduler_line
-        .iter()
-        .map(|line| (*line).to_owned())
-        .collect();
-    expect(
-        "the scheduler is asked",
-        format!("{lines:?}"),
-        format!("{expected:?}"),
-    );
+    let lines: Vec<String> = requests.iter().map(admittance_tests::SchedulerRequest::line).collect();
+    let expected: Vec<String> = vector.scheduler_line.iter().map(|line| (*line).to_owned()).collect();
+    expect("the scheduler is asked", format!("{lines:?}"), format!("{expected:?}"));
     let called: Vec<&str> = calls.iter().map(|call| call.path.trim_matches('/')).collect();
-    expect(
-        "calls",
-        format!("{called:?}"),
-        format!("{:?}", vector.called_hooks),
-    );
+    expect("calls", format!("{called:?}"), format!("{:?}", vector.called_hooks));
 
     // Hooks are called one after another. Each hook gets the last valid reply of an earlier hook, or the bytes from the
     // client if there is no valid reply yet.
@@ -296,10 +277,7 @@ async fn ask(mesos: &Mesos, hooks: &MesosHooks, vector: &Vector) -> Vec<String> 
             .first()
             .map(admittance_tests::SchedulerRequest::json)
             .unwrap_or_default();
-        let actual = sent_body
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let actual = sent_body.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         expect(pointer, actual.to_owned(), (*value).to_owned());
     }
     mistakes
@@ -332,11 +310,7 @@ fn body(vector: &Vector, bundle: &str) -> Bytes {
 
 fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, String, String)) {
     let (status, code, message) = vector.reply;
-    expect(
-        "the status",
-        reply.status.as_u16().to_string(),
-        status.to_string(),
-    );
+    expect("the status", reply.status.as_u16().to_string(), status.to_string());
     if !reply.text().starts_with('{') {
         // bcs-mesos-driver sends some messages as plain text, without its usual JSON envelope.
         expect("the reply", reply.text(), message.to_owned());

@@ -63,15 +63,9 @@ impl ConcurrentWriters {
     }
 
     /// Waits until the clients' replies meet a condition. The first `from` replies do not count.
-    pub(super) async fn until(
-        &self,
-        event: &str,
-        from: usize,
-        is_expected: impl Fn(&[WrittenApplication]) -> bool,
-    ) {
+    pub(super) async fn until(&self, event: &str, from: usize, is_expected: impl Fn(&[WrittenApplication]) -> bool) {
         let mut receiver = self.applications.subscribe();
-        let waiting =
-            receiver.wait_for(|applications| is_expected(applications.get(from..).unwrap_or_default()));
+        let waiting = receiver.wait_for(|applications| is_expected(applications.get(from..).unwrap_or_default()));
         let waited = tokio::time::timeout(NEVER, waiting).await.is_ok();
         assert!(
             waited,
@@ -115,9 +109,7 @@ async fn write(
         let url = format!("{front_door}/namespaces/{NAMESPACE}/applications");
         let answer = match client.bcs(Method::POST, &url, object).await {
             Err(error) => WriteAnswer::Broken(error.to_string()),
-            Ok(reply) if reply.status != 200 => {
-                WriteAnswer::Broken(format!("{}: {}", reply.status, reply.text()))
-            }
+            Ok(reply) if reply.status != 200 => WriteAnswer::Broken(format!("{}: {}", reply.status, reply.text())),
             Ok(reply) => match code_and_message(&reply) {
                 (0, _) => WriteAnswer::Created,
                 (code, message) => WriteAnswer::Refused(code, message),

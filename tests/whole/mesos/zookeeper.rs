@@ -43,19 +43,12 @@ impl ZooKeeperNode {
     }
 
     pub(crate) fn config(&self) -> String {
-        let servers: Vec<String> = self
-            .servers
-            .split(',')
-            .map(|server| format!("\"{server}\""))
-            .collect();
+        let servers: Vec<String> = self.servers.split(',').map(|server| format!("\"{server}\"")).collect();
         let chroot = match self.folder.as_str() {
             "" => String::new(),
             folder => format!(", chroot: {folder}"),
         };
-        format!(
-            "{{ servers: [{}]{chroot}, sessionTimeout: 2s }}",
-            servers.join(", ")
-        )
+        format!("{{ servers: [{}]{chroot}, sessionTimeout: 2s }}", servers.join(", "))
     }
 }
 

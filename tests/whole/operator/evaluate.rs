@@ -13,8 +13,7 @@ impl OperatorSetup {
     }
 
     async fn ask_as(&self, path: &str, body: &Value, token: Option<&str>) -> Reply {
-        let mut builder =
-            Request::post(self.program.admin_url(path)).header("content-type", "application/json");
+        let mut builder = Request::post(self.program.admin_url(path)).header("content-type", "application/json");
         if let Some(token) = token {
             builder = builder.header("authorization", format!("Bearer {token}"));
         }
@@ -51,10 +50,7 @@ async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
         "{reply}"
     );
     assert_eq!(decision["dryRun"], true);
-    assert!(
-        decision["patch"].to_string().contains(&Versions::name(2)),
-        "{reply}"
-    );
+    assert!(decision["patch"].to_string().contains(&Versions::name(2)), "{reply}");
     assert_eq!(decision["stages"][0]["stage"], "version");
     let annotations = &reply["object"]["metadata"]["annotations"];
     assert!(annotations.to_string().contains(&Versions::name(2)), "{reply}");
@@ -138,11 +134,7 @@ async fn evaluations_that_cannot_run_are_refused_with_a_reason() {
             422,
             "object:1:",
         ),
-        (
-            json!({"definitions": text, "request": {}}),
-            422,
-            "write an object",
-        ),
+        (json!({"definitions": text, "request": {}}), 422, "write an object"),
         (
             json!({"definitions": "", "request": request}),
             422,
@@ -221,19 +213,13 @@ const TOKENS: &str = "admin:
 #[tokio::test]
 async fn evaluation_needs_the_role_that_may_change_definitions() {
     let directory = tempfile::tempdir().unwrap();
-    for (name, token) in [
-        ("board", "the-token-of-who-reads"),
-        ("ops", "the-token-of-who-changes"),
-    ] {
+    for (name, token) in [("board", "the-token-of-who-reads"), ("ops", "the-token-of-who-changes")] {
         let path = write(&directory, &format!("{name}.token"), token);
         let only_owner = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(path, only_owner).unwrap();
     }
     let tokens = TOKENS
-        .replace(
-            "board.token",
-            directory.path().join("board.token").to_str().unwrap(),
-        )
+        .replace("board.token", directory.path().join("board.token").to_str().unwrap())
         .replace("ops.token", directory.path().join("ops.token").to_str().unwrap());
     let mut setup = OperatorSetup::configured(&format!("{BCS}{tokens}"), &chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
@@ -254,11 +240,7 @@ async fn evaluation_needs_the_role_that_may_change_definitions() {
         let text = format!("{line:?}");
         text.contains("token ops: evaluate definitions")
     };
-    setup
-        .program
-        .until_logged("the evaluation", names_token)
-        .await
-        .unwrap();
+    setup.program.until_logged("the evaluation", names_token).await.unwrap();
 }
 
 #[tokio::test]

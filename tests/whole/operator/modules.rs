@@ -60,8 +60,7 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     push(2).await;
     let second = start().await;
     assert_eq!(version(&second).await, Versions::name(1));
-    let inspect_output =
-        stdout_of(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
+    let inspect_output = stdout_of(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
     let inspection: Value = serde_json::from_str(&inspect_output).unwrap();
     assert_eq!(inspection["version"], Versions::name(2), "{inspection}");
     // `inspect` reads the new artifact from the registry, but the program uses the old one until a user runs `pull`.
@@ -92,21 +91,14 @@ async fn pushing_a_plugin_twice_creates_the_same_artifact() {
             command.env("SOURCE_DATE_EPOCH", epoch);
         }
         let output = command.output().await.unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let output_text = String::from_utf8(output.stdout).unwrap();
-        let manifest = output_text
-            .lines()
-            .find_map(|line| line.strip_prefix("manifest "));
+        let manifest = output_text.lines().find_map(|line| line.strip_prefix("manifest "));
         manifest.unwrap().trim().to_owned()
     };
     let created = |manifest: &str| {
-        let json = |digest: &str| -> Value {
-            serde_json::from_slice(&fs::read(registry.blob(digest)).unwrap()).unwrap()
-        };
+        let json =
+            |digest: &str| -> Value { serde_json::from_slice(&fs::read(registry.blob(digest)).unwrap()).unwrap() };
         json(json(manifest)["config"]["digest"].as_str().unwrap())["created"].clone()
     };
     let first = push(None).await;
@@ -157,21 +149,13 @@ async fn only_signed_modules_run() {
     // This is the first start, so there are no earlier definitions that the program could serve instead.
     let directory = TempDir::new().unwrap();
     let versions = Versions::find().unwrap();
-    write(
-        &directory,
-        "chains.yaml",
-        chain("one.wasm", "").replace("../", ""),
-    );
+    write(&directory, "chains.yaml", chain("one.wasm", "").replace("../", ""));
     write(&directory, "one.wasm", versions.module(1));
     let file = write(&directory, "admittance.yaml", &config);
     let refusal = Serve::new(&file).unwrap().finish().await.unwrap();
     assert_eq!(refusal.code, Some(2), "{}", refusal.stderr);
     for expected in ["one.wasm", "not signed", "cosign sign-blob"] {
-        assert!(
-            refusal.stderr.contains(expected),
-            "{expected} in {}",
-            refusal.stderr
-        );
+        assert!(refusal.stderr.contains(expected), "{expected} in {}", refusal.stderr);
     }
 
     write(&directory, "one.wasm.sig", sign(&ours, &versions.module(1)));
@@ -185,11 +169,7 @@ async fn only_signed_modules_run() {
     let problem = |status: &Value| status["problem"]["mistakes"][0].as_str().map(str::to_owned);
     setup.replace_module("one.wasm", 3);
     let is_reported = |status: &Value| problem(status).is_some_and(|mistake| mistake.contains("one.wasm"));
-    setup
-        .program
-        .until_status("the refusal", is_reported)
-        .await
-        .unwrap();
+    setup.program.until_status("the refusal", is_reported).await.unwrap();
     let before = problem(&setup.program.status().await.unwrap());
     replace(&setup.path("one.wasm.sig"), sign(&theirs, &versions.module(3))).unwrap();
     let is_reported_again = |status: &Value| status["problem"]["attempts"].as_u64() > Some(1);
@@ -202,11 +182,7 @@ async fn only_signed_modules_run() {
     assert_eq!(setup.versions_of("b").await, annotations_by(1));
     replace(&setup.path("one.wasm.sig"), sign(&ours, &versions.module(3))).unwrap();
     let is_live = |status: &Value| status["revision"] == 2 && problem(status).is_none();
-    setup
-        .program
-        .until_status("the signed module", is_live)
-        .await
-        .unwrap();
+    setup.program.until_status("the signed module", is_live).await.unwrap();
     assert_eq!(setup.versions_of("c").await, annotations_by(3));
 
     // The previous module is in the store, and so is its signature. So a rollback to the previous module succeeds

@@ -8,8 +8,7 @@ use crate::scene::{source, write};
 const STAGE: (&str, &str) = ("stage", "Mutating:versions/version");
 
 fn rolled_out(rollout: &str) -> String {
-    let candidate =
-        format!("      candidate:\n        source: file:../two.wasm\n        rollout: {rollout}\n");
+    let candidate = format!("      candidate:\n        source: file:../two.wasm\n        rollout: {rollout}\n");
     chain("one.wasm", &candidate)
 }
 
@@ -30,10 +29,7 @@ async fn a_candidate_decides_its_share_of_the_requests() {
     let mut decided = [0; 2];
     for number in 0..40 {
         let versions = setup.versions_of(&format!("a{number}")).await;
-        assert!(
-            [annotations_by(1), annotations_by(2)].contains(&versions),
-            "{versions}"
-        );
+        assert!([annotations_by(1), annotations_by(2)].contains(&versions), "{versions}");
         decided[usize::from(versions == annotations_by(2))] += 1;
     }
     assert!(decided.iter().all(|count| *count >= 5), "{decided:?}");
@@ -41,8 +37,7 @@ async fn a_candidate_decides_its_share_of_the_requests() {
     let decision_count = |is_by_candidate: bool| {
         let decisions = list["decisions"].as_array().unwrap().iter();
         let rows = decisions.map(|decision| decision["stages"][0]["byCandidate"] == json!(true));
-        rows.filter(|by_candidate| *by_candidate == is_by_candidate)
-            .count()
+        rows.filter(|by_candidate| *by_candidate == is_by_candidate).count()
     };
     assert_eq!([decision_count(false), decision_count(true)], decided, "{list:#}");
     let metrics = setup.program.metrics().await.unwrap();
@@ -66,11 +61,7 @@ async fn a_candidate_decides_its_share_of_the_requests() {
         let rollout = &status["chains"][0]["stages"][0]["candidate"]["rollout"];
         (&rollout["by"], &rollout["share"]) == (&json!("user"), &json!("50%"))
     };
-    setup
-        .program
-        .until_status("the new rollout", is_by_user)
-        .await
-        .unwrap();
+    setup.program.until_status("the new rollout", is_by_user).await.unwrap();
     // The rollout now chooses by user, so the same version of the plugin decides all requests of a user.
     let first = setup.versions_of("c").await;
     for name in ["d", "e", "f", "g"] {
@@ -98,23 +89,11 @@ async fn a_rollout_follows_commands_and_survives_a_restart() {
         setup.stdout_of(["rollout", action, "versions/version"]).await;
         assert_eq!(rollout_summary(&setup).await, expected, "{action}");
         let name = format!("steered-{number}");
-        assert_eq!(
-            setup.versions_of(&name).await,
-            annotations_by(version),
-            "{action}"
-        );
+        assert_eq!(setup.versions_of(&name).await, annotations_by(version), "{action}");
         setup.restart().await;
-        assert_eq!(
-            rollout_summary(&setup).await,
-            expected,
-            "{action}, after a restart"
-        );
+        assert_eq!(rollout_summary(&setup).await, expected, "{action}, after a restart");
         let name = format!("restarted-{number}");
-        assert_eq!(
-            setup.versions_of(&name).await,
-            annotations_by(version),
-            "{action}"
-        );
+        assert_eq!(setup.versions_of(&name).await, annotations_by(version), "{action}");
     }
     for (action, stage, reason) in [
         (

@@ -84,10 +84,7 @@ impl OperatorSetup {
         Admittance::run(arguments.chain(connection)).await.unwrap()
     }
 
-    pub(super) async fn stdout_of<A: Into<OsString>>(
-        &self,
-        arguments: impl IntoIterator<Item = A>,
-    ) -> String {
+    pub(super) async fn stdout_of<A: Into<OsString>>(&self, arguments: impl IntoIterator<Item = A>) -> String {
         let finished = self.run_command(arguments).await;
         assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
         finished.stdout
@@ -111,10 +108,7 @@ impl OperatorSetup {
         let mut object = application("shop", name, "nginx:1");
         object["metadata"]["annotations"] = json!({});
         let url = self.program.url("/mesosdriver/v4/namespaces/shop/applications");
-        self.client
-            .bcs(Method::POST, &url, object.to_string())
-            .await
-            .unwrap()
+        self.client.bcs(Method::POST, &url, object.to_string()).await.unwrap()
     }
 }
 

@@ -16,11 +16,7 @@ async fn the_status_shows_the_live_chains() {
     );
     let stage = &status["chains"][0]["stages"][0];
     assert_eq!(
-        (
-            &stage["hook"]["version"],
-            &stage["state"],
-            &stage["calls"]["changed"]
-        ),
+        (&stage["hook"]["version"], &stage["state"], &stage["calls"]["changed"]),
         (&json!(Versions::name(1)), &json!("Healthy"), &json!(1)),
         "{status}"
     );
@@ -89,11 +85,7 @@ async fn definitions_are_applied_rolled_back_and_deleted() {
     assert_eq!(origins, ["applied", "start"]);
     assert_eq!(history["revisions"][0]["by"], "loopback");
     let diff = setup.stdout_of(["diff", "1", "2"]).await;
-    for expected in [
-        "-        source: file:../one.wasm",
-        "version-000001",
-        "version-000002",
-    ] {
+    for expected in ["-        source: file:../one.wasm", "version-000001", "version-000002"] {
         assert!(diff.contains(expected), "{expected} in {diff}");
     }
 
@@ -114,21 +106,13 @@ async fn a_rollback_restores_the_exact_module() {
     let mut setup = OperatorSetup::with(&chain("one.wasm", "")).await;
     setup.replace_module("one.wasm", 7);
     let is_live = |status: &Value| status["revision"] == 2;
-    setup
-        .program
-        .until_status("the new module", is_live)
-        .await
-        .unwrap();
+    setup.program.until_status("the new module", is_live).await.unwrap();
     assert_eq!(setup.versions_of("a").await, annotations_by(7));
     setup.stdout_of(["rollback", "1"]).await;
     assert_eq!(setup.versions_of("b").await, annotations_by(1));
     setup.replace_module("one.wasm", 8);
     let is_live = |status: &Value| status["revision"] == 4;
-    setup
-        .program
-        .until_status("the mended module", is_live)
-        .await
-        .unwrap();
+    setup.program.until_status("the mended module", is_live).await.unwrap();
     assert_eq!(setup.versions_of("c").await, annotations_by(8));
     setup.program.terminate().unwrap();
     assert!(setup.program.wait_for_end().await.unwrap().success());
@@ -155,11 +139,7 @@ async fn impossible_commands_are_refused_and_change_nothing() {
         let file = write(&setup.directory, "wrong.yaml", text);
         let refusal = setup.run_command(["apply", "-f", file.to_str().unwrap()]).await;
         assert_eq!(refusal.code, Some(2), "{}", refusal.stdout);
-        assert!(
-            refusal.stderr.contains(expected),
-            "{expected} in {}",
-            refusal.stderr
-        );
+        assert!(refusal.stderr.contains(expected), "{expected} in {}", refusal.stderr);
     }
     for arguments in [
         ["rollback", "9"],
@@ -171,10 +151,7 @@ async fn impossible_commands_are_refused_and_change_nothing() {
     }
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
     assert_eq!(
-        setup.json_of(&["history"]).await["revisions"]
-            .as_array()
-            .unwrap()
-            .len(),
+        setup.json_of(&["history"]).await["revisions"].as_array().unwrap().len(),
         1
     );
     assert_eq!(setup.read("chains/versions.yaml"), chain("one.wasm", ""));
@@ -191,10 +168,6 @@ async fn an_unreachable_driver_is_reported_with_a_fix() {
         .unwrap();
     assert_eq!(finished.code, Some(2));
     for expected in [closed.as_str(), "admin: { address: ... }"] {
-        assert!(
-            finished.stderr.contains(expected),
-            "{expected} in {}",
-            finished.stderr
-        );
+        assert!(finished.stderr.contains(expected), "{expected} in {}", finished.stderr);
     }
 }

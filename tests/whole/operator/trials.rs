@@ -13,11 +13,7 @@ async fn a_shadow_candidate_is_compared_and_promoted() {
     // The program answers the client before it calls the candidate, so the result of the comparison appears a moment
     // later.
     let compared = |status: &Value| status["chains"][0]["stages"][0]["candidate"]["different"] == 2;
-    setup
-        .program
-        .until_status("the comparisons", compared)
-        .await
-        .unwrap();
+    setup.program.until_status("the comparisons", compared).await.unwrap();
     let candidates = setup.json_of(&["candidates"]).await;
     let report = &candidates["candidates"][0];
     assert_eq!(report["stage"], "Mutating:versions/version");
@@ -32,17 +28,12 @@ async fn a_shadow_candidate_is_compared_and_promoted() {
         "{sample}"
     );
     assert!(
-        sample["candidate"]["patch"]
-            .to_string()
-            .contains("version-000002"),
+        sample["candidate"]["patch"].to_string().contains("version-000002"),
         "{sample}"
     );
     let metrics = setup.program.metrics().await.unwrap();
     let labels = [("stage", "Mutating:versions/version"), ("result", "different")];
-    assert_eq!(
-        metrics.sum("admittance_candidate_calls_total", &labels),
-        Some(2.0)
-    );
+    assert_eq!(metrics.sum("admittance_candidate_calls_total", &labels), Some(2.0));
     let text = setup.stdout_of(["candidates"]).await;
     assert!(text.contains("version-000002"), "{text}");
 
@@ -50,7 +41,8 @@ async fn a_shadow_candidate_is_compared_and_promoted() {
     assert_eq!(setup.versions_of("e").await, annotations_by(2));
     let text = setup.read("chains/versions.yaml");
     assert!(text.starts_with("# Which version runs.\napiVersion: "), "{text}");
-    let stage = "    - name: version\n      plugin:\n        source: file:../two.wasm\n        settings:\n          name: a\n";
+    let stage =
+        "    - name: version\n      plugin:\n        source: file:../two.wasm\n        settings:\n          name: a\n";
     assert!(text.replace('"', "").ends_with(stage), "{text}");
     assert_eq!(setup.json_of(&["candidates"]).await["candidates"], json!([]));
 }
@@ -92,14 +84,7 @@ async fn requests_are_recorded_and_replayed() {
     let same = replay(&[chains]).await;
     assert_eq!(same.code, Some(0), "{}{}", same.stdout, same.stderr);
     let two = setup.path("two.wasm");
-    let other = replay(&[
-        chains,
-        "--module",
-        two.to_str().unwrap(),
-        "--stage",
-        "versions/version",
-    ])
-    .await;
+    let other = replay(&[chains, "--module", two.to_str().unwrap(), "--stage", "versions/version"]).await;
     assert_eq!(other.code, Some(1), "{}{}", other.stdout, other.stderr);
     for expected in ["version-000001", "version-000002"] {
         assert!(other.stdout.contains(expected), "{expected} in {}", other.stdout);

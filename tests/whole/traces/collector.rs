@@ -102,10 +102,7 @@ async fn receive(State(shared): State<Arc<SharedCollector>>, headers: HeaderMap,
         other => panic!("the content type is {other}"),
     };
     for resource_spans in request.resource_spans {
-        let spans = resource_spans
-            .scope_spans
-            .into_iter()
-            .flat_map(|scope| scope.spans);
+        let spans = resource_spans.scope_spans.into_iter().flat_map(|scope| scope.spans);
         let export = ExportRequest {
             headers: headers.clone(),
             resource: resource_spans.resource.unwrap(),

@@ -1,8 +1,6 @@
 //! Shows a bar below the navigation of every page, which lists everything that needs an operator's attention.
 
-use admittance::{
-    ChainStatus, DisabledStage, Moment, Problem, RolloutState, RolloutStatus, admission::Phase,
-};
+use admittance::{ChainStatus, DisabledStage, Moment, Problem, RolloutState, RolloutStatus, admission::Phase};
 use maud::{Markup, html};
 
 use super::{

@@ -124,10 +124,8 @@ pub(super) fn operation(selected_operation: &str) -> Markup {
 }
 
 fn answer(reply: &AppliesReply) -> Markup {
-    let (excluded_chains, matching_chains): (Vec<_>, Vec<_>) = reply
-        .chains
-        .iter()
-        .partition(|chain| chain.applies == Applies::No);
+    let (excluded_chains, matching_chains): (Vec<_>, Vec<_>) =
+        reply.chains.iter().partition(|chain| chain.applies == Applies::No);
     html! {
         h2 { "Chains that would see it" }
         @if matching_chains.is_empty() { p.notice { "None: the request passes unchanged." } }

@@ -43,11 +43,7 @@ const ASSETS: [Asset; 12] = [
 ];
 
 const fn asset(name: &'static str, media_type: &'static str, text: &'static str) -> Asset {
-    Asset {
-        name,
-        media_type,
-        text,
-    }
+    Asset { name, media_type, text }
 }
 
 /// A hash of the assets names the directory, so that scripts import only scripts of their own version.

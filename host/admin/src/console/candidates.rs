@@ -1,8 +1,8 @@
 //! Shows how often a chain's candidates agree with the plugins that they may replace; controls promotion and rollout.
 
 use admittance::{
-    AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceEffect, DifferenceSample,
-    Moment, RolloutAction, RolloutState, RolloutStatus,
+    AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceEffect, DifferenceSample, Moment,
+    RolloutAction, RolloutState, RolloutStatus,
 };
 use admittance_definitions::StageId;
 use axum::{
@@ -197,11 +197,7 @@ struct Promotion {
     stage: StageId,
 }
 
-async fn preview(
-    session: Session,
-    State(api): State<Api>,
-    Query(Promotion { stage }): Query<Promotion>,
-) -> Response {
+async fn preview(session: Session, State(api): State<Api>, Query(Promotion { stage }): Query<Promotion>) -> Response {
     if !session.may_change() {
         return refusal(&session, Section::Chains, &session.read_only_error());
     }
@@ -257,10 +253,7 @@ struct CandidateAction {
     action: RolloutAction,
 }
 
-async fn steer(
-    State(api): State<Api>,
-    ChangeForm { session, fields }: ChangeForm<CandidateAction>,
-) -> Response {
+async fn steer(State(api): State<Api>, ChangeForm { session, fields }: ChangeForm<CandidateAction>) -> Response {
     let actor = changes::client_name(Some(session.caller.clone()));
     match stages::steer_stage(&api, fields.stage, fields.action, actor).await {
         Ok(steered) => back(&steered.0.stage),

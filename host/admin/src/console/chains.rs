@@ -40,11 +40,7 @@ pub(super) fn router() -> Router<Api> {
 }
 
 /// The characters that are percent-encoded in the address of a chain's page. BCS definitions have `/` in their names.
-const PATH: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'/')
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_');
+const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_');
 
 pub(super) fn address(phase: Phase, name: &str) -> String {
     format!("/chains/{phase}/{}", utf8_percent_encode(name, PATH))
@@ -154,11 +150,7 @@ fn stage_names(chain: &ChainStatus) -> String {
     }
 }
 
-async fn chain(
-    session: Session,
-    State(api): State<Api>,
-    Path((phase, name)): Path<(String, String)>,
-) -> Response {
+async fn chain(session: Session, State(api): State<Api>, Path((phase, name)): Path<(String, String)>) -> Response {
     match content(&api, &session, &phase, &name).await {
         Ok(content) => page(&session, Section::Chains, &format!("Chain {name}"), content),
         Err(error) => refusal(&session, Section::Chains, &error),

@@ -134,11 +134,7 @@ pub(super) fn moment(at: Moment) -> Markup {
 pub(super) fn relative(at: Moment, now: Moment) -> Markup {
     match now.0.duration_since(at.0) {
         Ok(since) => exact("relative", at, &format!("{} ago", rounded_duration(since))),
-        Err(ahead) => exact(
-            "relative",
-            at,
-            &format!("in {}", rounded_duration(ahead.duration())),
-        ),
+        Err(ahead) => exact("relative", at, &format!("in {}", rounded_duration(ahead.duration()))),
     }
 }
 

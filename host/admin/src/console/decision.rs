@@ -19,8 +19,7 @@ use super::{
     chains,
     components::{
         Column::{Number, Text},
-        LONGEST_TEXT, Tone, badge, count, duration, headings, moment, object_name, relative, segment, text,
-        yaml,
+        LONGEST_TEXT, Tone, badge, count, duration, headings, moment, object_name, relative, segment, text, yaml,
     },
     diff::side_by_side,
     form::ChangeForm,
@@ -166,12 +165,7 @@ struct CommandTargets {
 
 impl CommandTargets {
     fn new(session: &Session, overview: &Overview, headers: &HeaderMap) -> Self {
-        let listener_named = |name: &str| {
-            overview
-                .listeners
-                .iter()
-                .find(|listener| listener.listener == name)
-        };
+        let listener_named = |name: &str| overview.listeners.iter().find(|listener| listener.listener == name);
         let scheme = |is_tls| if is_tls { "https" } else { "http" };
         let admin = listener_named("admin");
         let host = headers
@@ -186,18 +180,12 @@ impl CommandTargets {
                 host.unwrap_or_default()
             ),
             needs_token: session.id.is_some(),
-            reviews: listener_named("listen")
-                .map(|port| format!("{}://{}/admit", scheme(port.is_tls), port.address)),
+            reviews: listener_named("listen").map(|port| format!("{}://{}/admit", scheme(port.is_tls), port.address)),
         }
     }
 }
 
-fn article(
-    detail: &DecisionDetail,
-    session: &Session,
-    targets: &CommandTargets,
-    is_one_of_several: bool,
-) -> Markup {
+fn article(detail: &DecisionDetail, session: &Session, targets: &CommandTargets, is_one_of_several: bool) -> Markup {
     let decision = &detail.decision;
     html! {
         article id={ "decision-" (decision.id) } {
@@ -342,13 +330,9 @@ fn stage_bar(stage: &StageRecord, total_microseconds: u64, tone: Tone) -> Markup
 }
 
 fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
-    let object = detail
-        .review
-        .as_ref()
-        .and_then(|review| review.request.get("object"));
+    let object = detail.review.as_ref().and_then(|review| review.request.get("object"));
     let objects = object.zip(detail.result.as_deref());
-    let compared =
-        objects.and_then(|(before, after)| side_by_side(["Before", "After"], &yaml(before), &yaml(after)));
+    let compared = objects.and_then(|(before, after)| side_by_side(["Before", "After"], &yaml(before), &yaml(after)));
     let discarded = discarded_stages(&detail.decision);
     html! {
         @if !discarded.is_empty() {
@@ -389,20 +373,12 @@ fn is_discarded(decision: &DecisionRecord, stage: &StageRecord) -> bool {
 
 fn copies(detail: &DecisionDetail, targets: &CommandTargets) -> Markup {
     let id = detail.decision.id;
-    let mut texts = vec![(
-        "Read this decision with curl",
-        "curl",
-        curl(&detail.decision, targets),
-    )];
+    let mut texts = vec![("Read this decision with curl", "curl", curl(&detail.decision, targets))];
     if let Some(review) = &detail.review {
         if detail.decision.dialect.as_deref() == Some("kubernetes")
             && let Some(url) = &targets.reviews
         {
-            texts.push((
-                "Send the request again with curl",
-                "again",
-                send_again(review, url),
-            ));
+            texts.push(("Send the request again with curl", "again", send_again(review, url)));
         }
         texts.push((
             "Test case for admittance test",

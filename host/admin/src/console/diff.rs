@@ -15,9 +15,7 @@ pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Opti
     if before.len() + after.len() > LONGEST || before.lines().count() * after.lines().count() > PAIRS {
         return None;
     }
-    let patch = DiffOptions::new()
-        .set_context_len(CONTEXT)
-        .create_patch(before, after);
+    let patch = DiffOptions::new().set_context_len(CONTEXT).create_patch(before, after);
     Some(table(titles, &patch))
 }
 
@@ -39,15 +37,10 @@ fn files(text: &str) -> Vec<&str> {
         let (before, after) = text.split_at(*start);
         let mut lines = after.lines().skip(1);
         let is_name = |line: Option<&str>, sign| line.is_some_and(|line| line.starts_with(sign));
-        (before.is_empty() || before.ends_with('\n'))
-            && is_name(lines.next(), "+++ ")
-            && is_name(lines.next(), "@@ ")
+        (before.is_empty() || before.ends_with('\n')) && is_name(lines.next(), "+++ ") && is_name(lines.next(), "@@ ")
     });
     let ends = starts.iter().skip(1).copied().chain([text.len()]);
-    let files = starts
-        .iter()
-        .zip(ends)
-        .filter_map(|(start, end)| text.get(*start..end));
+    let files = starts.iter().zip(ends).filter_map(|(start, end)| text.get(*start..end));
     files.collect()
 }
 
@@ -136,9 +129,7 @@ mod tests {
     #[test]
     fn changed_lines_are_shown_side_by_side() {
         let (before, after) = ("a\nb\nc\n", "a\nB\nc\nd\n");
-        let html = side_by_side(["Before", "After"], before, after)
-            .unwrap()
-            .into_string();
+        let html = side_by_side(["Before", "After"], before, after).unwrap().into_string();
         for part in [
             "<tr><td class=\"line\">1</td><td>a</td><td class=\"line\">1</td><td>a</td></tr>",
             "<tr><td class=\"line\">2</td><td class=\"removed\">b</td><td class=\"line\">2</td><td class=\"added\">B</td></tr>",
@@ -147,9 +138,7 @@ mod tests {
             assert!(html.contains(part), "{part} in {html}");
         }
         assert_eq!(
-            side_by_side(["Before", "After"], before, before)
-                .unwrap()
-                .into_string(),
+            side_by_side(["Before", "After"], before, before).unwrap().into_string(),
             ""
         );
     }
@@ -175,10 +164,7 @@ mod tests {
             .unwrap()
             .into_string();
         assert_eq!(html.matches("class=\"gap\"").count(), 1);
-        assert!(
-            html.contains("&lt;35&gt;") && !html.contains("<td>20</td>"),
-            "{html}"
-        );
+        assert!(html.contains("&lt;35&gt;") && !html.contains("<td>20</td>"), "{html}");
     }
 
     #[test]
@@ -190,13 +176,7 @@ mod tests {
             ("a".repeat(LONGEST), "b".to_owned(), false),
         ] {
             let compared = side_by_side(["Before", "After"], &before, &after);
-            assert_eq!(
-                compared.is_some(),
-                is_compared,
-                "{} {}",
-                before.len(),
-                after.len()
-            );
+            assert_eq!(compared.is_some(), is_compared, "{} {}", before.len(), after.len());
         }
     }
 }

@@ -88,10 +88,7 @@ fn space(storage: &StorageStatus) -> HealthLine {
     let limit = storage
         .limit
         .map(|limit| format!(" of {}", ByteSize(limit).display().iec()));
-    let (bytes, files) = (
-        ByteSize(storage.bytes).display().iec(),
-        count(storage.files, "file"),
-    );
+    let (bytes, files) = (ByteSize(storage.bytes).display().iec(), count(storage.files, "file"));
     HealthLine::new(&storage.name)
         .text(format!("{bytes}{} in {files}, ", limit.unwrap_or_default()))
         .code(storage.directory.display().to_string())

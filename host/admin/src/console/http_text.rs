@@ -24,8 +24,7 @@ fn start_line(text: &str) -> Option<(Method, Uri)> {
 /// Reads a request from HTTP text as the front end reads it from a client, but does not fetch the stored object.
 pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiError> {
     let at = |line: usize, message: &str| mistake(format!("object:{line}:1: {message}"));
-    let (method, uri) =
-        start_line(text).ok_or_else(|| at(1, "write a method and a path: `PUT /v1/job/web`"))?;
+    let (method, uri) = start_line(text).ok_or_else(|| at(1, "write a method and a path: `PUT /v1/job/web`"))?;
     let mut head = http::Request::builder()
         .method(method)
         .uri(uri)
@@ -76,9 +75,7 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
         .admission_request(&head, &body)
         .map_err(|rejection| mistake(format!("object: {}", rejection.message)))?;
     request.ok_or_else(|| {
-        mistake(
-            "object: no route of the configuration is for this request, so it passes unchanged".to_owned(),
-        )
+        mistake("object: no route of the configuration is for this request, so it passes unchanged".to_owned())
     })
 }
 
@@ -131,10 +128,7 @@ mod tests {
     fn a_request_written_as_http_text_can_be_read_again() {
         let text = "PUT /v1/services/a%20b\ncontent-type: application/json\n\n{\n  \"replicas\": 2\n}\n";
         let request = read(&services(), text).unwrap();
-        assert_eq!(
-            (request.name.as_str(), request.operation),
-            ("a b", Operation::Update)
-        );
+        assert_eq!((request.name.as_str(), request.operation), ("a b", Operation::Update));
         assert_eq!(write(&services(), Some(&request)).unwrap(), text);
         let example = write(&services(), None).unwrap();
         assert!(example.starts_with("PUT /v1/services/example\n"), "{example}");

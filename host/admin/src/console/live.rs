@@ -375,12 +375,7 @@ fn rate(chain: &ChainRates) -> String {
     format!("{rate:.2}")
 }
 
-async fn events(
-    session: Session,
-    State(api): State<Api>,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Response {
+async fn events(session: Session, State(api): State<Api>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
     let opened = read(query).and_then(|query| {
         Ok((
             query.filter()?,
@@ -478,8 +473,7 @@ impl DecisionGroup {
 
     fn event(self) -> Event {
         let now = Moment::now();
-        let rows =
-            html! { @for decision in self.decisions.iter().rev() { (row(&decision.record(), true, now)) } };
+        let rows = html! { @for decision in self.decisions.iter().rev() { (row(&decision.record(), true, now)) } };
         let data = json!({"rows": rows.into_string(), "missed": self.missed});
         let event = Event::default().event("decisions").data(data.to_string());
         match self.decisions.back() {

@@ -291,11 +291,7 @@ mod tests {
                     Some(target) => target.split_once('#').unwrap_or((target, "")),
                     None => (*name, target.strip_prefix('#').unwrap_or_default()),
                 };
-                let is_valid = anchor.is_empty()
-                    || pages[page]
-                        .sections
-                        .iter()
-                        .any(|section| section.anchor == anchor);
+                let is_valid = anchor.is_empty() || pages[page].sections.iter().any(|section| section.anchor == anchor);
                 assert!(is_valid, "{name}: {target}");
             }
         }
@@ -315,8 +311,7 @@ mod tests {
 
     #[test]
     fn links_from_the_manual_to_other_files_and_images_become_text() {
-        let text =
-            ManualText::read("# T\n\n## A `b`\n\n[x](../a.rs) [y](tls.md#a-b) ![z](z.png)\n\n## A b\n");
+        let text = ManualText::read("# T\n\n## A `b`\n\n[x](../a.rs) [y](tls.md#a-b) ![z](z.png)\n\n## A b\n");
         assert_eq!(
             text.html,
             "<h2 id=\"a-b\">A <code>b</code></h2>\n<p>x <a href=\"/docs/tls#a-b\">y</a> z</p>\n<h2 id=\"a-b-1\">A b</h2>\n"

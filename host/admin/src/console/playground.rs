@@ -110,8 +110,7 @@ impl PlaygroundFields {
                 let other_fields = [&self.operation, &self.resource, &self.namespace, &self.old_object];
                 if other_fields.iter().any(|text| !text.trim().is_empty()) {
                     return Err(ApiError::CannotEvaluate(vec![
-                        "object: an HTTP request tells everything but the user: empty the other fields"
-                            .to_owned(),
+                        "object: an HTTP request tells everything but the user: empty the other fields".to_owned(),
                     ]));
                 }
                 evaluate_described(api, caller, &request, described).await
@@ -165,11 +164,7 @@ struct PlaygroundQuery {
     uid: Option<String>,
 }
 
-async fn show(
-    session: Session,
-    State(api): State<Api>,
-    Query(beginning): Query<PlaygroundQuery>,
-) -> Response {
+async fn show(session: Session, State(api): State<Api>, Query(beginning): Query<PlaygroundQuery>) -> Response {
     match beginning.fields(&api, &session).await {
         Ok(fields) => page(
             &session,
@@ -240,8 +235,7 @@ async fn last_request(api: &Api, chain: String, uid: Option<String>) -> Result<O
     let details = decisions::get(api, AdminRole::Admin, &uid, None).await?.decisions;
     let recorded = details.into_iter().next_back().and_then(|detail| detail.review);
     let text = recorded.and_then(|recorded| {
-        let review =
-            json!({"apiVersion": recorded.api_version, "kind": recorded.kind, "request": recorded.request});
+        let review = json!({"apiVersion": recorded.api_version, "kind": recorded.kind, "request": recorded.request});
         let admission_review = read_review(review.to_string()).ok();
         let dialect = api.sources.dialect.as_deref();
         let http = dialect
@@ -419,9 +413,7 @@ fn case(fields: &PlaygroundFields, evaluated: &EvaluationResult) -> Result<Strin
         _ => Some(text(&fields.object)?),
     };
     match object {
-        Some(review) if review.get("kind").and_then(Value::as_str) == Some("AdmissionReview") => {
-            set("review", review)
-        }
+        Some(review) if review.get("kind").and_then(Value::as_str) == Some("AdmissionReview") => set("review", review),
         object => {
             if let Some(object) = object {
                 set("object", object);
@@ -448,10 +440,7 @@ fn case(fields: &PlaygroundFields, evaluated: &EvaluationResult) -> Result<Strin
     if decision.stages.is_empty() {
         expect.insert("stages".to_owned(), json!([]));
     }
-    let name = format!(
-        "{} of {} is {}",
-        decision.operation, decision.kind, decision.verdict
-    );
+    let name = format!("{} of {} is {}", decision.operation, decision.kind, decision.verdict);
     let case = json!({"cases": [{"name": name, "request": request, "expect": expect}]});
     let settings: Cow<'_, str> = match fields.settings.trim() {
         "" => "".into(),

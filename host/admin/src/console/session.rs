@@ -105,11 +105,7 @@ impl Sessions {
         };
         let mut sessions = self.signed_in.lock();
         sessions.retain(|_, session| session.until > now);
-        let holder_sessions = || {
-            sessions
-                .iter()
-                .filter(|(_, other)| other.holder == session.holder)
-        };
+        let holder_sessions = || sessions.iter().filter(|(_, other)| other.holder == session.holder);
         if holder_sessions().count() >= MOST_SESSIONS
             && let Some(oldest) = holder_sessions()
                 .min_by_key(|(_, other)| other.until)
@@ -304,12 +300,6 @@ mod tests {
             id.cookie(&head(&[], true)).1,
             format!("__Host-admittance=a; {common}; Secure")
         );
-        assert!(
-            forget(&head(&[], false))
-                .1
-                .to_str()
-                .unwrap()
-                .contains("Max-Age=0")
-        );
+        assert!(forget(&head(&[], false)).1.to_str().unwrap().contains("Max-Age=0"));
     }
 }

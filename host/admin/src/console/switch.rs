@@ -99,10 +99,7 @@ struct EnableForm {
     stage: StageId,
 }
 
-async fn disable(
-    State(api): State<Api>,
-    ChangeForm { session, fields }: ChangeForm<DisableForm>,
-) -> Response {
+async fn disable(State(api): State<Api>, ChangeForm { session, fields }: ChangeForm<DisableForm>) -> Response {
     let how = DisableOptions {
         audit: fields.audit,
         duration: Duration::from_secs(fields.minutes.saturating_mul(60)),

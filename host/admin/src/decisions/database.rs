@@ -13,9 +13,7 @@ use sqlx::{
     QueryBuilder, SqlSafeStr, Sqlite, SqlitePool,
     migrate::{Migration, MigrationType, Migrator},
     query, query_as, query_scalar,
-    sqlite::{
-        SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
-    },
+    sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio::{sync::Mutex, time::Instant};
 
@@ -100,11 +98,7 @@ impl DecisionDatabase {
                     result: result.clone(),
                 })?),
             };
-            rows.push((
-                &detail.decision,
-                serde_json::to_string(&detail.decision)?,
-                objects,
-            ));
+            rows.push((&detail.decision, serde_json::to_string(&detail.decision)?, objects));
             passages.extend(passages_of(&detail.decision));
         }
         for rows in rows.chunks(MAX_VALUES / 7) {
@@ -147,9 +141,7 @@ impl DecisionDatabase {
             // `CROSS JOIN` makes SQLite read the table `admittance_passages` first. This table lists the ids of the
             // decisions in order, for each chain and stage. SQLite then reads only these decisions from
             // `admittance_decisions`.
-            select.push(
-                "admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ",
-            );
+            select.push("admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ");
             select.push_bind(filter.chain.as_deref().unwrap_or_default());
             select.push(" AND p.stage = ");
             select.push_bind(filter.stage.as_deref().unwrap_or_default());
@@ -256,11 +248,10 @@ impl DecisionDatabase {
             if count == 0 {
                 break;
             }
-            let first: Option<i64> =
-                query_scalar("SELECT id FROM admittance_decisions ORDER BY id LIMIT 1 OFFSET ?")
-                    .bind((count / REMOVED_ONE_IN).max(1))
-                    .fetch_optional(pool)
-                    .await?;
+            let first: Option<i64> = query_scalar("SELECT id FROM admittance_decisions ORDER BY id LIMIT 1 OFFSET ?")
+                .bind((count / REMOVED_ONE_IN).max(1))
+                .fetch_optional(pool)
+                .await?;
             self.remove_before(first.unwrap_or(i64::MAX)).await?;
         }
         Ok(())

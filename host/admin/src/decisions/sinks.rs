@@ -8,8 +8,8 @@ mod ndjson;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use admittance::{
-    DecisionDetail, DecisionFilter, DecisionLog, DecisionStream, DecisionVerdict, LoggedDecision, Moment,
-    StreamItem, admission::async_trait,
+    DecisionDetail, DecisionFilter, DecisionLog, DecisionStream, DecisionVerdict, LoggedDecision, Moment, StreamItem,
+    admission::async_trait,
 };
 use admittance_cluster::{Cluster, EventWriter};
 use admittance_definitions::Share;

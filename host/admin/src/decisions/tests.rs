@@ -13,10 +13,7 @@ fn query_parameters_become_a_decision_filter() {
         .unwrap();
     assert_eq!(filter.chain.as_deref(), Some("pods"));
     assert_eq!(filter.namespace.as_deref(), Some(""));
-    assert_eq!(
-        filter.verdict,
-        [DecisionVerdict::Changed, DecisionVerdict::Denied]
-    );
+    assert_eq!(filter.verdict, [DecisionVerdict::Changed, DecisionVerdict::Denied]);
     assert_eq!(filter.since.unwrap().to_string(), "2026-01-02T03:04:05.000Z");
     let refused = query("verdict=refused").filter().unwrap();
     assert_eq!(refused.verdict.len(), 4);

@@ -91,13 +91,9 @@ async fn apply(call: Call<Nothing, ApplyQuery, DefinitionText>) -> Result<Json<A
     let ApplyQuery { dry_run, name } = call.query;
     let name = name.unwrap_or_else(|| "request".to_owned());
     let (host, DefinitionText(text)) = (call.api.sources.host.clone(), call.body);
-    change(
-        call.caller,
-        "apply",
-        name.clone(),
-        dry_run,
-        async move |application| host.apply(&text, &name, &application).await,
-    )
+    change(call.caller, "apply", name.clone(), dry_run, async move |application| {
+        host.apply(&text, &name, &application).await
+    })
     .await
 }
 
@@ -105,13 +101,9 @@ async fn delete(call: Call<DefinitionPath, ChangeQuery>) -> Result<Json<Applied>
     let DefinitionPath { kind, name } = call.path;
     let (host, id) = (call.api.sources.host.clone(), DefinitionId { kind, name });
     let (subject, dry_run) = (id.to_string(), call.query.dry_run);
-    change(
-        call.caller,
-        "delete",
-        subject,
-        dry_run,
-        async move |application| host.delete(&id, &application).await,
-    )
+    change(call.caller, "delete", subject, dry_run, async move |application| {
+        host.delete(&id, &application).await
+    })
     .await
 }
 
@@ -143,11 +135,7 @@ async fn rollback(call: Call<Nothing, Nothing, Json<RollbackRequest>>) -> Result
     rolled_back(&call.api, call.caller, revision).await
 }
 
-pub(crate) async fn rolled_back(
-    api: &Api,
-    caller: Option<Caller>,
-    revision: u64,
-) -> Result<Json<Revision>, ApiError> {
+pub(crate) async fn rolled_back(api: &Api, caller: Option<Caller>, revision: u64) -> Result<Json<Revision>, ApiError> {
     let (host, by) = (api.sources.host.clone(), client_name(caller));
     complete(async move {
         let result = host.rollback(revision, Some(by.clone())).await;
@@ -191,9 +179,7 @@ pub(super) async fn complete<T: Send + 'static, E: Into<ApiError> + Send + 'stat
 ) -> Result<Json<T>, ApiError> {
     match tokio::spawn(work).await {
         Ok(result) => result.map(Json).map_err(Into::into),
-        Err(error) => Err(ApiError::Unavailable(format!(
-            "the change was interrupted: {error}"
-        ))),
+        Err(error) => Err(ApiError::Unavailable(format!("the change was interrupted: {error}"))),
     }
 }
 

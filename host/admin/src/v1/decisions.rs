@@ -130,9 +130,7 @@ async fn decision(call: Call<DecisionPath, DecisionsByUidQuery>) -> Result<Json<
     details.map(Json)
 }
 
-async fn replay(
-    call: Call<DecisionPath, Nothing, Json<ReplayRequest>>,
-) -> Result<Json<DecisionReplays>, ApiError> {
+async fn replay(call: Call<DecisionPath, Nothing, Json<ReplayRequest>>) -> Result<Json<DecisionReplays>, ApiError> {
     let (uid, Json(options)) = (&call.path.uid, call.body);
     decisions::replay(&call.api, call.caller.as_ref(), uid, options)
         .await
@@ -169,9 +167,7 @@ async fn follow(call: Call<Nothing, DecisionQuery>) -> Result<DecisionEvents, Ap
     let last = match call.head.headers.get(LAST_EVENT_ID) {
         Some(value) => {
             let id = value.to_str().ok().and_then(|text| text.parse().ok());
-            Some(id.ok_or_else(|| {
-                ApiError::Malformed("Last-Event-ID: it is not the id of a decision".to_owned())
-            })?)
+            Some(id.ok_or_else(|| ApiError::Malformed("Last-Event-ID: it is not the id of a decision".to_owned()))?)
         }
         None => after,
     };
@@ -217,9 +213,7 @@ impl FollowingClient {
                 let event = Event::default().event("decision").id(decision.id().to_string());
                 event.json_data(record)
             }
-            StreamItem::Missed(missed) => Event::default()
-                .event("missed")
-                .json_data(json!({ "missed": missed })),
+            StreamItem::Missed(missed) => Event::default().event("missed").json_data(json!({ "missed": missed })),
             _ => return Event::default(),
         };
         // Serializing strings, numbers and lists does not fail.

@@ -62,11 +62,7 @@ async fn evaluate(
     let evaluated = evaluate_request(&call.api, call.caller, &request).await?;
     Ok(Json(EvaluateReply {
         decision: evaluated.decision,
-        object: evaluated
-            .outcome
-            .object
-            .as_ref()
-            .map(|object| object.value().clone()),
+        object: evaluated.outcome.object.as_ref().map(|object| object.value().clone()),
         unmatched: evaluated.unmatched,
     }))
 }
@@ -152,12 +148,8 @@ impl From<EvaluateError> for ApiError {
     fn from(error: EvaluateError) -> Self {
         use admittance_definitions::PlanError as Definitions;
         match error {
-            EvaluateError::Definitions(Definitions::Mistakes(mistakes)) => {
-                Self::cannot_evaluate(mistakes.iter())
-            }
-            EvaluateError::Chains(admittance::Error::Definitions(mistakes)) => {
-                Self::cannot_evaluate(mistakes.iter())
-            }
+            EvaluateError::Definitions(Definitions::Mistakes(mistakes)) => Self::cannot_evaluate(mistakes.iter()),
+            EvaluateError::Chains(admittance::Error::Definitions(mistakes)) => Self::cannot_evaluate(mistakes.iter()),
             EvaluateError::Chains(admittance::Error::Stages(errors)) => Self::cannot_evaluate(errors.iter()),
             EvaluateError::Definitions(_) | EvaluateError::NoSuchPlugin(_) | EvaluateError::Webhook(_) => {
                 Self::CannotEvaluate(vec![error.to_string()])

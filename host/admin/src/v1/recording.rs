@@ -104,11 +104,7 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
     Ok(Records(waiting))
 }
 
-fn within<T: PartialOrd + From<u8> + std::fmt::Display>(
-    name: &str,
-    value: T,
-    value_max: T,
-) -> Result<T, ApiError> {
+fn within<T: PartialOrd + From<u8> + std::fmt::Display>(name: &str, value: T, value_max: T) -> Result<T, ApiError> {
     if value < T::from(1) || value > value_max {
         return Err(ApiError::Malformed(format!("{name}: write 1 to {value_max}")));
     }

@@ -67,11 +67,7 @@ async fn disable(call: Call<Nothing, Nothing, Json<DisableRequest>>) -> Result<J
     disable_stage(&call.api, stage, how).await
 }
 
-pub(crate) async fn disable_stage(
-    api: &Api,
-    stage: StageId,
-    how: DisableOptions,
-) -> Result<Json<Switched>, ApiError> {
+pub(crate) async fn disable_stage(api: &Api, stage: StageId, how: DisableOptions) -> Result<Json<Switched>, ApiError> {
     let host = api.sources.host.clone();
     complete(async move { host.disable(&stage, how).await }).await
 }
@@ -81,11 +77,7 @@ async fn enable(call: Call<Nothing, Nothing, Json<EnableRequest>>) -> Result<Jso
     enable_stage(&call.api, stage_id(&stage)?, client_name(call.caller)).await
 }
 
-pub(crate) async fn enable_stage(
-    api: &Api,
-    stage: StageId,
-    actor: String,
-) -> Result<Json<Switched>, ApiError> {
+pub(crate) async fn enable_stage(api: &Api, stage: StageId, actor: String) -> Result<Json<Switched>, ApiError> {
     let host = api.sources.host.clone();
     complete(async move { host.enable(&stage, Some(actor)).await }).await
 }

@@ -137,11 +137,7 @@ async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiE
     detail(&call.api.sources.host, call.path.revision, call.role).map(Json)
 }
 
-pub(crate) fn detail(
-    host: &Host,
-    number: u64,
-    role: impl Into<Option<AdminRole>>,
-) -> Result<RevisionDetail, ApiError> {
+pub(crate) fn detail(host: &Host, number: u64, role: impl Into<Option<AdminRole>>) -> Result<RevisionDetail, ApiError> {
     let mut detail = host.revision(number)?;
     if hides_grants(role.into()) {
         for file in &mut detail.files {
@@ -202,15 +198,13 @@ async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, 
     let all = stored_definitions(&call).await?;
     let rolled_back_to = call.api.sources.host.rolled_back_to();
     let DefinitionPath { kind, name } = call.path;
-    let is_meant =
-        |stored: &&StoredDefinition| stored.id.name == name && stored.id.kind.eq_ignore_ascii_case(&kind);
+    let is_meant = |stored: &&StoredDefinition| stored.id.name == name && stored.id.kind.eq_ignore_ascii_case(&kind);
     let definitions: Vec<_> = all.iter().filter(is_meant).cloned().collect();
     if definitions.is_empty() {
         let id = format!("{kind}/{name}");
         let suggestion = did_you_mean(&id, all.iter().map(|stored| &stored.id));
-        let note = rolled_back_to.map(|to| {
-            format!("; a rollback to revision {to} is live, whose chains (`admittance status`) may have it")
-        });
+        let note = rolled_back_to
+            .map(|to| format!("; a rollback to revision {to} is live, whose chains (`admittance status`) may have it"));
         let note = note.unwrap_or_default();
         return Err(ApiError::NotFound(format!("there is no {id}{note}{suggestion}")));
     }

@@ -253,17 +253,14 @@ impl ResponseRecorder {
                                   "resourceNames": names});
                 (rule, namespace.as_str())
             }
-            AccessAttributes::Path { verb, path } => {
-                (json!({"verbs": [verb], "nonResourceURLs": [path]}), "")
-            }
+            AccessAttributes::Path { verb, path } => (json!({"verbs": [verb], "nonResourceURLs": [path]}), ""),
         };
         let subject = match (user.username.as_str(), user.groups.first()) {
             ("", Some(group)) => json!({"kind": "Group", "name": group}),
             (name, _) => json!({"kind": "User", "name": name}),
         };
         let name = format!("recorded-{}", recorded.objects.len());
-        let role =
-            json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]});
+        let role = json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]});
         let (kind, metadata) = match namespace {
             "" => ("ClusterRoleBinding", json!({"name": name})),
             namespace => ("RoleBinding", json!({"name": name, "namespace": namespace})),
@@ -294,9 +291,7 @@ mod tests {
             ("", None),
         ] {
             let cluster_kind = text.parse::<ClusterKind>().ok();
-            let parsed = cluster_kind
-                .as_ref()
-                .map(|kind| (kind.api_version(), kind.kind()));
+            let parsed = cluster_kind.as_ref().map(|kind| (kind.api_version(), kind.kind()));
             assert_eq!(parsed, expected, "{text}");
         }
     }

@@ -4,9 +4,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    ClusterKind, HttpGrant, HttpOrigin, ImageGrant, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant,
-};
+use crate::{ClusterKind, HttpGrant, HttpOrigin, ImageGrant, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant};
 
 /// The capabilities that a stage grants its plugin, and the limits of these capabilities. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,10 +89,7 @@ impl Grants {
             missing.push((format!("the grant of `{kind}`"), "allow.cluster"));
         }
         for grant in http.iter().filter(|grant| !allowed.http.contains(grant)) {
-            missing.push((
-                format!("this grant of requests to {}", grant.origin),
-                "allow.http",
-            ));
+            missing.push((format!("this grant of requests to {}", grant.origin), "allow.http"));
         }
         let includes = |grant| allowed.images.contains(grant) || allowed.images.contains(&ImageGrant::ALL);
         for grant in images.iter().filter(|grant| !includes(grant)) {

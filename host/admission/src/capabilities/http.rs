@@ -151,17 +151,14 @@ pub struct PathPrefix(String);
 
 /// A text that is not a valid path prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a valid path: write it as it is in URLs, beginning with `/`, without query, `//` and `..`"
-)]
+#[error("{0:?} is not a valid path: write it as it is in URLs, beginning with `/`, without query, `//` and `..`")]
 pub struct InvalidPathPrefix(pub String);
 
 impl PathPrefix {
     /// Returns whether the prefix includes this path in every way in which servers may decode the path.
     fn includes(&self, path: &str) -> bool {
         let rest = path.strip_prefix(self.0.as_str());
-        let is_included =
-            rest.is_some_and(|rest| rest.is_empty() || self.0.ends_with('/') || rest.starts_with('/'));
+        let is_included = rest.is_some_and(|rest| rest.is_empty() || self.0.ends_with('/') || rest.starts_with('/'));
         // A server may drop the trailing slash of a path, so the trailing slash of the prefix is not compared.
         let prefix = decode(self.0.trim_end_matches('/'));
         let is_within = |reading: &String| {
@@ -251,9 +248,7 @@ impl HttpRequest {
         let origin = HttpOrigin::from_url(&url)
             .ok_or_else(|| invalid("is neither an https URL, nor an http URL of a loopback address"))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(HttpError::Invalid(
-                "the URL has a user name or a password".to_owned(),
-            ));
+            return Err(HttpError::Invalid("the URL has a user name or a password".to_owned()));
         }
         if url.fragment().is_some() {
             return Err(invalid("has a fragment"));

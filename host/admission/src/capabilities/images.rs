@@ -23,8 +23,7 @@ pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Fails when the image cannot be read. The plugin gets the error.
-    async fn configuration(&self, image: &OciReference)
-    -> Result<(ImageManifest, Arc<RawValue>), ImageError>;
+    async fn configuration(&self, image: &OciReference) -> Result<(ImageManifest, Arc<RawValue>), ImageError>;
 
     /// Verifies that all these signers signed an image, and returns its digest.
     ///
@@ -110,8 +109,8 @@ impl ImageGrant {
 }
 
 fn has_name(registry: &str) -> bool {
-    let is_address = Url::parse(&format!("https://{registry}"))
-        .is_ok_and(|url| !matches!(url.host(), Some(Host::Domain(_))));
+    let is_address =
+        Url::parse(&format!("https://{registry}")).is_ok_and(|url| !matches!(url.host(), Some(Host::Domain(_))));
     let host = registry.split(':').next().unwrap_or_default();
     !is_address && host != "localhost" && !host.ends_with(".localhost")
 }
@@ -160,11 +159,7 @@ mod tests {
             ("localhost:5000", "localhost:5000/a", true),
         ] {
             let grant: ImageGrant = grant.parse().unwrap();
-            assert_eq!(
-                grant.includes(&image.parse().unwrap()),
-                expected,
-                "{grant:?} {image}"
-            );
+            assert_eq!(grant.includes(&image.parse().unwrap()), expected, "{grant:?} {image}");
         }
         for wrong in [
             "",

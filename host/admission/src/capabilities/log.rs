@@ -152,10 +152,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_log_lines_of_a_call_are_limited_in_number_and_size() {
-        let ((), many, _) = with_notes(Mode::Enforce, async {
-            (0..2 * LINES).for_each(|_| line("a").keep())
-        })
-        .await;
+        let ((), many, _) = with_notes(Mode::Enforce, async { (0..2 * LINES).for_each(|_| line("a").keep()) }).await;
         assert_eq!(many.len(), LINES);
         let ((), long, _) = with_notes(Mode::Enforce, async {
             (0..3).for_each(|_| line(&"a".repeat(BYTES / 2)).keep())

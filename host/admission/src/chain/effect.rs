@@ -1,8 +1,8 @@
 //! Applies the verdicts of hooks to objects, and checks the resulting objects.
 
 use crate::{
-    Deadline, Denial, Failure, FailureKind, Object, Patch, Request, SpellingError, Verdict,
-    object::head::unique_keys, scheduling::offload::offload,
+    Deadline, Denial, Failure, FailureKind, Object, Patch, Request, SpellingError, Verdict, object::head::unique_keys,
+    scheduling::offload::offload,
 };
 
 /// The effect of a verdict on the request.
@@ -103,12 +103,9 @@ impl ChangeRules {
     }
 
     fn canonical_object(&self, after: &Object) -> Result<Option<Object>, Failure> {
-        let text = self
-            .spelling
-            .canonical(after.text())
-            .map_err(|error| match error {
-                SpellingError::Json(error) | SpellingError::Ambiguous(error) => invalid(error),
-            })?;
+        let text = self.spelling.canonical(after.text()).map_err(|error| match error {
+            SpellingError::Json(error) | SpellingError::Ambiguous(error) => invalid(error),
+        })?;
         text.map(|text| Object::parse(text).map_err(invalid)).transpose()
     }
 

@@ -8,8 +8,8 @@ use tracing::{Instrument, Span};
 
 use crate::{
     AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Effect, Failure, FailurePolicy, LogLine,
-    NamespaceSource, Object, Outcome, Patch, Phase, RefusalCause, Reinvocation, Request, RequestRefusal,
-    SkipReason, Stage, StageResult, TraceRow,
+    NamespaceSource, Object, Outcome, Patch, Phase, RefusalCause, Reinvocation, Request, RequestRefusal, SkipReason,
+    Stage, StageResult, TraceRow,
     capabilities::log::with_notes,
     chain::expansion::GeneratedObjects,
     chain::spans::ChainSpan,
@@ -140,12 +140,7 @@ impl Evaluation {
                 });
             }
         }
-        for ReinvokedStage {
-            entry,
-            revision,
-            audit,
-        } in reinvocations
-        {
+        for ReinvokedStage { entry, revision, audit } in reinvocations {
             if self.refusal.is_some() || self.revision == revision {
                 continue;
             }
@@ -256,11 +251,7 @@ impl Evaluation {
         was_called
     }
 
-    fn turn<'a>(
-        &'a self,
-        sources: EvaluationSources<'a>,
-        generated_objects: &'a GeneratedObjects,
-    ) -> StageTurn<'a> {
+    fn turn<'a>(&'a self, sources: EvaluationSources<'a>, generated_objects: &'a GeneratedObjects) -> StageTurn<'a> {
         StageTurn {
             request: &self.request,
             start_time: self.start_time,
@@ -296,12 +287,7 @@ impl Evaluation {
         }
     }
 
-    fn settle(
-        &mut self,
-        entry: StageInChain<'_>,
-        turn_result: TurnResult,
-        timing: TurnTiming,
-    ) -> FinishedTurn {
+    fn settle(&mut self, entry: StageInChain<'_>, turn_result: TurnResult, timing: TurnTiming) -> FinishedTurn {
         let mut exception = None;
         let result = match turn_result {
             TurnResult::DeadlinePassed => {
@@ -352,11 +338,7 @@ impl Evaluation {
         });
     }
 
-    fn enforce(
-        &mut self,
-        entry: StageInChain<'_>,
-        effect: Result<(Effect, ResponseNotes), Failure>,
-    ) -> StageResult {
+    fn enforce(&mut self, entry: StageInChain<'_>, effect: Result<(Effect, ResponseNotes), Failure>) -> StageResult {
         let (effect, notes) = match effect {
             Ok(effect) => effect,
             Err(failure) => {
@@ -371,16 +353,11 @@ impl Evaluation {
         };
         self.warnings.extend(notes.warnings);
         self.audit_annotations
-            .extend(
-                notes
-                    .audit_annotations
-                    .into_iter()
-                    .map(|(key, value)| AuditAnnotation {
-                        stage: entry.stage.spec.name.clone(),
-                        key,
-                        value,
-                    }),
-            );
+            .extend(notes.audit_annotations.into_iter().map(|(key, value)| AuditAnnotation {
+                stage: entry.stage.spec.name.clone(),
+                key,
+                value,
+            }));
         match &effect {
             Effect::None => {}
             Effect::Deny(denial) => self.deny(entry, denial),
@@ -417,8 +394,7 @@ struct TurnTiming {
 
 async fn take_timed_turn(turn: StageTurn<'_>, entry: StageInChain<'_>) -> (TurnResult, TurnTiming) {
     let start_time = Instant::now();
-    let (turn_result, log, by_candidate) =
-        with_notes(entry.stage.spec.mode, turn.take(entry.phase, entry.stage)).await;
+    let (turn_result, log, by_candidate) = with_notes(entry.stage.spec.mode, turn.take(entry.phase, entry.stage)).await;
     let timing = TurnTiming {
         start: start_time - turn.start_time,
         duration: start_time.elapsed(),

@@ -48,12 +48,7 @@ impl Exception {
         self.until <= now
     }
 
-    pub(crate) async fn matches(
-        &self,
-        request: &Request,
-        authorizer: &dyn Authorizer,
-        deadline: Deadline,
-    ) -> bool {
+    pub(crate) async fn matches(&self, request: &Request, authorizer: &dyn Authorizer, deadline: Deadline) -> bool {
         let user = &request.user;
         let is_one_of = |globs: &[NameGlob], text: &str| globs.iter().any(|glob| glob.matches(text));
         let namespace = request.namespace.as_deref().unwrap_or_default();
@@ -148,11 +143,7 @@ mod tests {
             ("a*b*c*d", "a-b-c-d", true),
             ("a*b*c*d", "a-c-b-d", false),
             ("a*b*b*c", "a-b-c", false),
-            (
-                "system:serviceaccount:*:web",
-                "system:serviceaccount:shop:web",
-                true,
-            ),
+            ("system:serviceaccount:*:web", "system:serviceaccount:shop:web", true),
         ] {
             assert_eq!(NameGlob::new(glob).matches(text), expected, "{glob} {text}");
         }

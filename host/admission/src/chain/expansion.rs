@@ -59,10 +59,7 @@ impl GeneratedObjects {
         if let Some(cached_request) = cached_result {
             return Ok(cached_request);
         }
-        let generated = generator
-            .generate(request, sources, deadline)
-            .await?
-            .map(Arc::new);
+        let generated = generator.generate(request, sources, deadline).await?.map(Arc::new);
         let mut entries = self.0.lock();
         entries.push((key, generated.clone()));
         Ok(generated)

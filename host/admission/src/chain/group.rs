@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{
-    Deadline, Denial, Effect, Failure, FailureKind, Hook, Request, Response, Verdict, verdict::shorten,
-};
+use crate::{Deadline, Denial, Effect, Failure, FailureKind, Hook, Request, Response, Verdict, verdict::shorten};
 
 /// An expression over the verdicts of a group's members. The group allows a request if the expression is true.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +52,7 @@ impl Formula {
             Self::Constant(_) => false,
             Self::Member(index) => *index == member,
             Self::Not(operand) => operand.uses(member),
-            Self::And(sides) | Self::Or(sides) | Self::Equal(sides) => {
-                sides.iter().any(|side| side.uses(member))
-            }
+            Self::And(sides) | Self::Or(sides) | Self::Equal(sides) => sides.iter().any(|side| side.uses(member)),
         }
     }
 }
@@ -133,17 +129,13 @@ impl HookGroup {
     }
 
     fn combined_failure(&self, answers: &[Option<MemberAnswer>]) -> Failure {
-        let mut failures = self
-            .members
-            .iter()
-            .zip(answers)
-            .filter_map(|((name, _), answer)| {
-                let Some(MemberAnswer::Failed(failure)) = answer else {
-                    return None;
-                };
-                let message = format!("plugin {name} of the group: {}", failure.message);
-                Some(Failure::new(failure.kind, message))
-            });
+        let mut failures = self.members.iter().zip(answers).filter_map(|((name, _), answer)| {
+            let Some(MemberAnswer::Failed(failure)) = answer else {
+                return None;
+            };
+            let message = format!("plugin {name} of the group: {}", failure.message);
+            Some(Failure::new(failure.kind, message))
+        });
         let first = failures.next();
         first.unwrap_or_else(|| Failure::new(FailureKind::Error, "the group has no such member"))
     }

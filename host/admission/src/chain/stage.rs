@@ -1,8 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use crate::{
-    Exception, Hook, LabelSelector, MatchConditions, NamespaceSelector, ObjectGenerator, Rule, keywords,
-};
+use crate::{Exception, Hook, LabelSelector, MatchConditions, NamespaceSelector, ObjectGenerator, Rule, keywords};
 
 /// A hook in a chain, with settings for when it is called and how its verdict is applied.
 #[derive(Clone, derive_more::Debug)]

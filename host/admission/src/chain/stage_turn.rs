@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::{
-    Deadline, Effect, EvaluationSources, Failure, FailureKind, LabelSelector, NamespaceSelector, Object,
-    Phase, Request, Response, SkipReason, Stage, StageSpec, chain::expansion::GeneratedObjects, chain::spans,
+    Deadline, Effect, EvaluationSources, Failure, FailureKind, LabelSelector, NamespaceSelector, Object, Phase,
+    Request, Response, SkipReason, Stage, StageSpec, chain::expansion::GeneratedObjects, chain::spans,
 };
 
 #[derive(Clone, Copy)]
@@ -95,10 +95,7 @@ impl StageTurn<'_> {
         }
         // `possible_request` has a request here: else `skip` gives a reason or a failure, and this function returns
         // above. So the fallback is never used.
-        let stage_request = possible_request
-            .ok()
-            .flatten()
-            .unwrap_or(Cow::Borrowed(self.request));
+        let stage_request = possible_request.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
         let turn = StageTurn {
             request: &stage_request,
             ..*self

@@ -97,14 +97,7 @@ mod tests {
         let text = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Digest::of("abc").to_string(), text);
         assert_eq!(text.parse(), Ok(Digest::of("abc")));
-        for wrong in [
-            "",
-            "sha256:",
-            "sha256:ab",
-            "md5:00",
-            &text[7..],
-            &format!("{text}0"),
-        ] {
+        for wrong in ["", "sha256:", "sha256:ab", "md5:00", &text[7..], &format!("{text}0")] {
             assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
         }
     }

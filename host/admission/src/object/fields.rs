@@ -33,9 +33,7 @@ impl FieldMask {
     pub fn new<'a>(pointers: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut mask = Self::default();
         for (count, text) in pointers.into_iter().enumerate() {
-            let PointerPattern(pointer) = text
-                .parse()
-                .map_err(|error: crate::PointerError| error.to_string())?;
+            let PointerPattern(pointer) = text.parse().map_err(|error: crate::PointerError| error.to_string())?;
             let segments = pointer.segments();
             if count == PATTERNS || segments.len() > DEPTH {
                 return Err(format!(

@@ -231,11 +231,7 @@ impl<'de> Visitor<'de> for TopLevel {
         let mut is_ambiguous = false;
         while let Some(MemberKey(key)) = map.next_key()? {
             match &*key {
-                "apiVersion" => once(
-                    &mut api_version,
-                    "apiVersion",
-                    map.next_value::<OptionalText>()?.0,
-                )?,
+                "apiVersion" => once(&mut api_version, "apiVersion", map.next_value::<OptionalText>()?.0)?,
                 "kind" => once(&mut kind, "kind", map.next_value::<OptionalText>()?.0)?,
                 "metadata" => once(&mut metadata, "metadata", map.next_value::<HeadMetadata>()?.0)?,
                 other => {

@@ -14,13 +14,7 @@ enum FieldSet {
     Custom(Arc<[Pointer]>),
 }
 
-const KUBERNETES: [&str; 5] = [
-    "/apiVersion",
-    "/kind",
-    NAME,
-    "/metadata/namespace",
-    "/metadata/uid",
-];
+const KUBERNETES: [&str; 5] = ["/apiVersion", "/kind", NAME, "/metadata/namespace", "/metadata/uid"];
 
 const NAME: &str = "/metadata/name";
 const GENERATE_NAME: &str = "/metadata/generateName";
@@ -64,8 +58,7 @@ impl IdentityFields {
                 && is_empty(old)
                 && !is_empty(before.pointer(GENERATE_NAME))
                 && new.is_some_and(Value::is_string);
-            (old != new && !is_given)
-                .then(|| format!("{pointer} changed from {} to {}", show(old), show(new)))
+            (old != new && !is_given).then(|| format!("{pointer} changed from {} to {}", show(old), show(new)))
         })
     }
 }

@@ -16,8 +16,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::{
-    Patch, Pointer, PointerPattern, object::tree::MemberKey, patch::OperationAction,
-    patch::pointer::MemberTexts,
+    Patch, Pointer, PointerPattern, object::tree::MemberKey, patch::OperationAction, patch::pointer::MemberTexts,
 };
 
 /// The keys whose spelling is enforced, with their paths in a document. Clones share the keys.
@@ -181,8 +180,7 @@ impl KeyTree {
             Ok(()) if !findings.has_other_spelling => Ok(None),
             Ok(()) => {
                 let mut text = String::with_capacity(document.len());
-                self.respell(document.trim(), &mut text)
-                    .map_err(SpellingError::Json)?;
+                self.respell(document.trim(), &mut text).map_err(SpellingError::Json)?;
                 Ok(Some(text))
             }
         }
@@ -196,18 +194,12 @@ impl KeyTree {
         match (value.as_bytes().first(), &self.elements) {
             (Some(b'{'), _) => {
                 out.push('{');
-                for (index, (key, value)) in serde_json::from_str::<MemberTexts<'_>>(value)?
-                    .0
-                    .iter()
-                    .enumerate()
-                {
+                for (index, (key, value)) in serde_json::from_str::<MemberTexts<'_>>(value)?.0.iter().enumerate() {
                     if index > 0 {
                         out.push(',');
                     }
                     let member = self.member(key);
-                    out.push_str(&serde_json::to_string(
-                        member.map_or(key.as_str(), |(_, key, _)| key),
-                    )?);
+                    out.push_str(&serde_json::to_string(member.map_or(key.as_str(), |(_, key, _)| key))?);
                     out.push(':');
                     match member.map(|(_, _, tree)| tree).or(self.elements.as_deref()) {
                         Some(tree) => tree.respell(value.get(), out)?,
@@ -348,12 +340,7 @@ mod tests {
     use super::*;
 
     fn spelling(patterns: &[&str]) -> EnforcedSpelling {
-        EnforcedSpelling::new(
-            [],
-            patterns
-                .iter()
-                .map(|text| text.parse::<PointerPattern>().unwrap()),
-        )
+        EnforcedSpelling::new([], patterns.iter().map(|text| text.parse::<PointerPattern>().unwrap()))
     }
 
     #[test]
@@ -398,25 +385,15 @@ mod tests {
                 r#"{"spec":{"items":[{"image":1,"image":2}]}}"#,
                 Err("duplicate key `image` in an object; remove one of them at line 1 column 36"),
             ),
-            (
-                "not JSON",
-                "{",
-                Err("EOF while parsing an object at line 1 column 1"),
-            ),
-            (
-                "more behind",
-                "{} {}",
-                Err("trailing characters at line 1 column 4"),
-            ),
+            ("not JSON", "{", Err("EOF while parsing an object at line 1 column 1")),
+            ("more behind", "{} {}", Err("trailing characters at line 1 column 4")),
         ] {
             let actual = spelling.canonical(document).map_err(|error| match error {
                 SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
             });
             assert_eq!(
                 actual,
-                expected
-                    .map(|text| text.map(str::to_owned))
-                    .map_err(str::to_owned),
+                expected.map(|text| text.map(str::to_owned)).map_err(str::to_owned),
                 "{case}"
             );
         }

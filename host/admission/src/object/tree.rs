@@ -83,8 +83,7 @@ impl<'a> TreeNode<'a> {
                 Self::Object(Box::new(members))
             }
             Some(b'[') => {
-                let elements: Vec<&RawValue> =
-                    serde_json::from_str(text).map_err(|_| PatchProblem::NotAContainer)?;
+                let elements: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| PatchProblem::NotAContainer)?;
                 Self::Array(Box::new(Elements {
                     items: elements.into_iter().map(|item| Self::Text(item.get())).collect(),
                     height: 1,
@@ -107,22 +106,13 @@ impl<'a> TreeNode<'a> {
         }
     }
 
-    pub(crate) fn get(
-        &mut self,
-        path: &Pointer,
-        budget: &mut PatchBudget,
-    ) -> Result<&mut Self, PatchProblem> {
+    pub(crate) fn get(&mut self, path: &Pointer, budget: &mut PatchBudget) -> Result<&mut Self, PatchProblem> {
         self.reach(path, 0, budget)
     }
 
     /// Returns the value at a path, so that the caller can put a new value into it. `levels` is the number of nested
     /// levels of the new value. Fails if the new value would make the document nest too deeply.
-    fn reach(
-        &mut self,
-        path: &Pointer,
-        levels: usize,
-        budget: &mut PatchBudget,
-    ) -> Result<&mut Self, PatchProblem> {
+    fn reach(&mut self, path: &Pointer, levels: usize, budget: &mut PatchBudget) -> Result<&mut Self, PatchProblem> {
         let mut levels_below = path.count().saturating_add(levels);
         if levels_below > MAX_HEIGHT {
             return Err(PatchProblem::TooDeep);
@@ -147,12 +137,10 @@ impl<'a> TreeNode<'a> {
         height: usize,
         budget: &mut PatchBudget,
     ) -> Result<&mut Self, PatchProblem> {
-        let container = self
-            .reach(path, height + 1, budget)
-            .map_err(|problem| match problem {
-                PatchProblem::Nothing => PatchProblem::NoParent,
-                problem => problem,
-            })?;
+        let container = self.reach(path, height + 1, budget).map_err(|problem| match problem {
+            PatchProblem::Nothing => PatchProblem::NoParent,
+            problem => problem,
+        })?;
         container.open(budget)?;
         container.raise(height + 1);
         Ok(container)
@@ -204,9 +192,7 @@ impl<'a> TreeNode<'a> {
             }
         }
         for node in [self, other] {
-            let size = node
-                .size(budget.work / PatchBudget::TREE)
-                .ok_or(PatchProblem::Work)?;
+            let size = node.size(budget.work / PatchBudget::TREE).ok_or(PatchProblem::Work)?;
             budget.charge(size.saturating_mul(PatchBudget::TREE))?;
         }
         // A value that cannot be parsed is not equal to any other value.

@@ -87,11 +87,7 @@ impl<'a> MergeOperations<'a> {
         }
     }
 
-    fn merge(
-        &mut self,
-        patch: &Map<String, Value>,
-        target: Option<&Map<String, Value>>,
-    ) -> Result<(), PatchError> {
+    fn merge(&mut self, patch: &Map<String, Value>, target: Option<&Map<String, Value>>) -> Result<(), PatchError> {
         for (key, value) in patch {
             self.path.push_back(key);
             match (value, target.and_then(|target| target.get(key))) {
@@ -242,12 +238,7 @@ mod tests {
         // The amended patch turns the first object into the second one; `None` if no merge patch can do it.
         for (before, text, after, expected) in [
             (r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":2}"#, Some(r#"{"a":2}"#)),
-            (
-                r#"{"a":1}"#,
-                r#"{"a":1}"#,
-                r#"{"a":1,"b":2}"#,
-                Some(r#"{"a":1,"b":2}"#),
-            ),
+            (r#"{"a":1}"#, r#"{"a":1}"#, r#"{"a":1,"b":2}"#, Some(r#"{"a":1,"b":2}"#)),
             (
                 r#"{"o":{"x":1,"y":{"z":2}}}"#,
                 r#"{"a":1}"#,
@@ -281,12 +272,7 @@ mod tests {
             ),
             // In this row, the object has `"n": null` from the beginning, so the patch need not set it. In the next two
             // rows, the patch would have to set a member to null, which a merge patch cannot do.
-            (
-                r#"{"n":null}"#,
-                r#"{"a":1}"#,
-                r#"{"n":null,"a":2}"#,
-                Some(r#"{"a":2}"#),
-            ),
+            (r#"{"n":null}"#, r#"{"a":1}"#, r#"{"n":null,"a":2}"#, Some(r#"{"a":2}"#)),
             (r#"{"a":1}"#, r#"{"b":1}"#, r#"{"a":null,"b":1}"#, None),
             (r#"{"a":1}"#, r#"{"b":1}"#, r#"{"a":1,"b":{"c":null}}"#, None),
         ] {

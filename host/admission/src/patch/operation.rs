@@ -68,15 +68,12 @@ impl PatchOperation {
         budget: &mut PatchBudget,
     ) -> Result<bool, (PatchProblem, String)> {
         let reason = |problem: PatchProblem| (problem, problem.to_string());
-        let source_reason = |from: &Pointer, problem: PatchProblem| {
-            (problem, format!("from {}: {problem}", beginning(from.as_str())))
-        };
+        let source_reason =
+            |from: &Pointer, problem: PatchProblem| (problem, format!("from {}: {problem}", beginning(from.as_str())));
         budget.begin().map_err(reason)?;
         let path = &*self.path;
         let replaced_node = match &self.action {
-            OperationAction::Add(value) => root
-                .add(path, TreeNode::new(value.get()), budget)
-                .map_err(reason)?,
+            OperationAction::Add(value) => root.add(path, TreeNode::new(value.get()), budget).map_err(reason)?,
             OperationAction::Replace(value) => {
                 let node = root.get(path, budget).map_err(reason)?;
                 Some(std::mem::replace(node, TreeNode::new(value.get())))
@@ -99,10 +96,7 @@ impl PatchOperation {
                 return Ok(false);
             }
             OperationAction::Move(from) if is_same_or_below(from.as_str(), path.as_str()) => {
-                return Err((
-                    PatchProblem::Nothing,
-                    "a value cannot be moved into itself".to_owned(),
-                ));
+                return Err((PatchProblem::Nothing, "a value cannot be moved into itself".to_owned()));
             }
             OperationAction::Move(from) => {
                 let value = root

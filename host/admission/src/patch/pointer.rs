@@ -107,9 +107,7 @@ impl PointerPattern {
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         let mut pointer = self.0.clone();
-        pointer
-            .text
-            .extend(["/", &key.replace('~', "~0").replace('/', "~1")]);
+        pointer.text.extend(["/", &key.replace('~', "~0").replace('/', "~1")]);
         pointer.segments.push(key.to_owned());
         Self(pointer)
     }

@@ -109,14 +109,8 @@ mod tests {
         let valid = format!("00-{TRACE}-{SPAN}-01");
         for (parent, expected) in [
             (valid.clone(), Some(valid.clone())),
-            (
-                format!("00-{TRACE}-{SPAN}-00"),
-                Some(format!("00-{TRACE}-{SPAN}-00")),
-            ),
-            (
-                format!("00-{TRACE}-{SPAN}-ff"),
-                Some(format!("00-{TRACE}-{SPAN}-03")),
-            ),
+            (format!("00-{TRACE}-{SPAN}-00"), Some(format!("00-{TRACE}-{SPAN}-00"))),
+            (format!("00-{TRACE}-{SPAN}-ff"), Some(format!("00-{TRACE}-{SPAN}-03"))),
             (format!("01-{TRACE}-{SPAN}-01"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01-what-comes"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01."), None),

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use super::Review;
 use crate::{
-    GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Request, RequestedKind,
-    ReviewVersion, SpellingError, Uid, UnknownOperation, UserInfo,
+    GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Request, RequestedKind, ReviewVersion,
+    SpellingError, Uid, UnknownOperation, UserInfo,
 };
 
 /// The reason why an AdmissionReview cannot be read.
@@ -100,8 +100,7 @@ struct ReviewRequest<'a> {
 pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     let text = ByteString::try_from(text.into())?;
     let envelope: RequestEnvelope<'_> = serde_json::from_str(&text)?;
-    let version =
-        ReviewVersion::of_api_version(&envelope.api_version).filter(|_| envelope.kind == "AdmissionReview");
+    let version = ReviewVersion::of_api_version(&envelope.api_version).filter(|_| envelope.kind == "AdmissionReview");
     let Some(version) = version else {
         return Err(ReviewError::NotAReview {
             api_version: envelope.api_version,
@@ -252,10 +251,7 @@ mod tests {
             (request.user.username.as_str(), request.user.groups.len()),
             ("alice", 1)
         );
-        assert_eq!(
-            request.user.extra,
-            [("a".to_owned(), vec!["b".to_owned()])].into()
-        );
+        assert_eq!(request.user.extra, [("a".to_owned(), vec!["b".to_owned()])].into());
         assert_eq!(request.object.unwrap().text(), r#"{"kind":"Scale"}"#);
         assert!(request.old_object.is_none() && request.options.is_some() && request.dry_run);
     }

@@ -8,9 +8,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    Decision, Denial, Failure, FailureKind, FailurePolicy, Mode, NAME_PART_LENGTH, Outcome, Patch,
-    RequestRefusal, Response, ReviewVersion, StageResult, TraceRow, Uid, Verdict, bounded_warnings,
-    is_name_part, shortened,
+    Decision, Denial, Failure, FailureKind, FailurePolicy, Mode, NAME_PART_LENGTH, Outcome, Patch, RequestRefusal,
+    Response, ReviewVersion, StageResult, TraceRow, Uid, Verdict, bounded_warnings, is_name_part, shortened,
 };
 
 /// The maximum length of an invalid annotation key in the log, in bytes. A longer key is cut.
@@ -140,11 +139,7 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
         if let Some(kind) = failed_open(row) {
             // A native stage may have any characters in its name, so those that are not allowed in keys are replaced.
             let legal = |c: char| {
-                if c.is_ascii_alphanumeric() || c == '.' {
-                    c
-                } else {
-                    '-'
-                }
+                if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }
             };
             let truncated: String = "failed-open."
                 .chars()
@@ -180,19 +175,13 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
 /// # Errors
 ///
 /// Fails when the response has no valid verdict.
-pub fn read_response(
-    reply: &[u8],
-    version: ReviewVersion,
-    validating: bool,
-    uid: &Uid,
-) -> Result<Response, Failure> {
+pub fn read_response(reply: &[u8], version: ReviewVersion, validating: bool, uid: &Uid) -> Result<Response, Failure> {
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
     let reply = reply.strip_prefix(BYTE_ORDER_MARK).unwrap_or(reply);
     if reply.trim_ascii().is_empty() {
         return Err(invalid("the body is empty"));
     }
-    let review: Value =
-        serde_json::from_slice(reply).map_err(|error| invalid(format!("not JSON: {error}")))?;
+    let review: Value = serde_json::from_slice(reply).map_err(|error| invalid(format!("not JSON: {error}")))?;
     let review = ReplyFields {
         map: review
             .as_object()
@@ -276,9 +265,7 @@ fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Fa
         ReviewVersion::V1 => api_version == expected && kind == "AdmissionReview",
         // In a v1beta1 response, `apiVersion` and `kind` may be missing, as in kube-apiserver. If they are present,
         // they must be those of a v1beta1 AdmissionReview.
-        ReviewVersion::V1Beta1 => {
-            ["", expected].contains(&api_version) && ["", "AdmissionReview"].contains(&kind)
-        }
+        ReviewVersion::V1Beta1 => ["", expected].contains(&api_version) && ["", "AdmissionReview"].contains(&kind),
     };
     if right {
         Ok(())
@@ -399,9 +386,7 @@ impl<'a> ReplyFields<'a> {
             let texts = items.map(|item| item.as_str().map(str::to_owned));
             texts.collect::<Option<Vec<_>>>()
         };
-        let mut texts = self
-            .get(name, "a list of strings", parse_texts)?
-            .unwrap_or_default();
+        let mut texts = self.get(name, "a list of strings", parse_texts)?.unwrap_or_default();
         texts.retain(|text| !text.is_empty());
         Ok(texts)
     }
@@ -439,10 +424,7 @@ mod tests {
             }))
         };
         let mut denial = Denial::new(422, "Invalid", "no");
-        denial.details = json!({"causes": [{"field": "spec"}]})
-            .as_object()
-            .unwrap()
-            .clone();
+        denial.details = json!({"causes": [{"field": "spec"}]}).as_object().unwrap().clone();
         let failure = Failure::new(FailureKind::Timeout, "too slow");
         for (outcome, expected) in [
             (outcome(Decision::Allowed), json!({"uid": "u", "allowed": true})),
@@ -496,9 +478,7 @@ mod tests {
             policy: FailurePolicy::Ignore,
         };
         let stage = format!("{}..", "b".repeat(60));
-        outcome
-            .trace
-            .push(TraceRow::new("c", Phase::Mutating, stage, result));
+        outcome.trace.push(TraceRow::new("c", Phase::Mutating, stage, result));
         let expected = json!({"s.k": "v", "key": "v", format!("failed-open.{}", "b".repeat(51)): "trap"});
         assert_eq!(response(&outcome)["auditAnnotations"], expected);
     }

@@ -55,9 +55,7 @@ impl MatchConditions {
 
     /// Returns whether any condition may check permissions with the authorizer, so that the stage needs a cluster.
     pub fn uses_authorizer(&self) -> bool {
-        self.0
-            .as_ref()
-            .is_some_and(|conditions| conditions.uses_authorizer())
+        self.0.as_ref().is_some_and(|conditions| conditions.uses_authorizer())
     }
 
     pub(crate) async fn matches(
@@ -169,11 +167,7 @@ pub struct NoAuthorizer;
 
 #[async_trait]
 impl Authorizer for NoAuthorizer {
-    async fn authorize(
-        &self,
-        _: &UserInfo,
-        _: &AccessAttributes,
-    ) -> Result<AccessCheckResult, AuthorizerError> {
+    async fn authorize(&self, _: &UserInfo, _: &AccessAttributes) -> Result<AccessCheckResult, AuthorizerError> {
         Err(AuthorizerError(
             "the authorizer needs a cluster, but none is configured".to_owned(),
         ))

@@ -30,8 +30,7 @@ impl ChainIndex {
                     Matcher::Any => &Operation::ALL[..],
                     Matcher::Only(operations) => operations,
                 };
-                let resources: Option<Vec<&str>> =
-                    rule.resources.iter().map(|pattern| pattern.resource()).collect();
+                let resources: Option<Vec<&str>> = rule.resources.iter().map(|pattern| pattern.resource()).collect();
                 let add = |positions: &mut Positions| {
                     for operation in operations {
                         let chain_positions = positions.entry(*operation).or_default();
@@ -61,8 +60,7 @@ impl ChainIndex {
     /// Returns the positions of the chains that may match this request, in ascending order.
     pub fn candidates(&self, request: &Request) -> Vec<usize> {
         let requested_kind = request.requested.as_deref();
-        let resources =
-            iter::once(&request.resource).chain(requested_kind.map(|requested| &requested.resource));
+        let resources = iter::once(&request.resource).chain(requested_kind.map(|requested| &requested.resource));
         let kinds = iter::once(&request.kind).chain(requested_kind.map(|requested| &requested.kind));
         self.positions(
             request.operation,
@@ -99,9 +97,7 @@ impl ChainIndex {
         resources: impl IntoIterator<Item = &'a str>,
         kinds: impl IntoIterator<Item = &'a str>,
     ) -> Vec<usize> {
-        let by_resource = resources
-            .into_iter()
-            .filter_map(|name| self.by_resource.get(name));
+        let by_resource = resources.into_iter().filter_map(|name| self.by_resource.get(name));
         let by_kind = kinds
             .into_iter()
             .filter(|_| !self.by_kind.is_empty())

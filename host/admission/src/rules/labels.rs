@@ -122,11 +122,7 @@ impl LabelRequirement {
     /// # Errors
     ///
     /// Fails when the key is empty, or the values do not fit the operator.
-    pub fn new(
-        key: impl Into<String>,
-        operator: LabelOperator,
-        values: Vec<String>,
-    ) -> Result<Self, SelectorError> {
+    pub fn new(key: impl Into<String>, operator: LabelOperator, values: Vec<String>) -> Result<Self, SelectorError> {
         let key = key.into();
         if key.is_empty() {
             return Err(SelectorError::KeyEmpty);

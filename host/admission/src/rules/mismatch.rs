@@ -18,11 +18,7 @@ pub struct Mismatch {
 impl<S> Chain<S> {
     /// Returns the reason why the chain does not apply to this request; `None` if it applies.
     pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
-        if let Some(namespace) = self
-            .namespace
-            .as_deref()
-            .filter(|_| !self.is_for_namespace_of(request))
-        {
+        if let Some(namespace) = self.namespace.as_deref().filter(|_| !self.is_for_namespace_of(request)) {
             return Some(Mismatch {
                 part: Some(RulePart::Scope),
                 owner: "chain",

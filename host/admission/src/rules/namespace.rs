@@ -136,8 +136,7 @@ mod tests {
         let on = NamespaceSelector::Labels(LabelSelector::new(vec![
             LabelRequirement::equals("hook", "on").unwrap(),
         ]));
-        let namespaces =
-            StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
+        let namespaces = StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
         // (case, selector, request, whether the selector matches)
         // A selector by names works as in BCS's driver, and a selector by labels as in kube-apiserver.
         let table = [
@@ -239,11 +238,7 @@ mod tests {
             ),
         ];
         for (case, selector, request, expected) in table {
-            assert_eq!(
-                selector.matches(&request, &namespaces).await,
-                Ok(expected),
-                "{case}"
-            );
+            assert_eq!(selector.matches(&request, &namespaces).await, Ok(expected), "{case}");
         }
         let pods = request(Create, "pods", Some("prod"), "{}");
         assert!(on.matches(&pods, &Unreachable).await.is_err());

@@ -120,9 +120,9 @@ fn is_readable(path: &str) -> bool {
 /// Characters that may become slashes, dots, semicolons, percent signs or backslashes when a server normalizes a text
 /// (NFKC) or converts it to a Windows code page.
 const SEPARATORS_ELSEWHERE: [char; 19] = [
-    '\u{2024}', '\u{2025}', '\u{2026}', '\u{2044}', '\u{2100}', '\u{2101}', '\u{2105}', '\u{2106}',
-    '\u{2215}', '\u{2216}', '\u{fe52}', '\u{fe54}', '\u{fe68}', '\u{fe6a}', '\u{ff05}', '\u{ff0e}',
-    '\u{ff0f}', '\u{ff1b}', '\u{ff3c}',
+    '\u{2024}', '\u{2025}', '\u{2026}', '\u{2044}', '\u{2100}', '\u{2101}', '\u{2105}', '\u{2106}', '\u{2215}',
+    '\u{2216}', '\u{fe52}', '\u{fe54}', '\u{fe68}', '\u{fe6a}', '\u{ff05}', '\u{ff0e}', '\u{ff0f}', '\u{ff1b}',
+    '\u{ff3c}',
 ];
 
 fn merge_slashes(path: &str) -> String {
@@ -154,9 +154,7 @@ fn take_backslashes(path: &str) -> String {
 }
 
 fn drop_parameters(path: &str) -> String {
-    each_segment(path, |segment| {
-        segment.split(';').next().unwrap_or_default().to_owned()
-    })
+    each_segment(path, |segment| segment.split(';').next().unwrap_or_default().to_owned())
 }
 
 /// Removes blanks and dots at the end of a path's segments, as Windows does with file names.
@@ -306,10 +304,7 @@ mod tests {
         ] {
             let readings = lenient(path).unwrap();
             for expected in expected {
-                assert!(
-                    readings.contains(expected),
-                    "{path}: {expected:?} of {readings:?}"
-                );
+                assert!(readings.contains(expected), "{path}: {expected:?} of {readings:?}");
             }
         }
     }

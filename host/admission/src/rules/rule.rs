@@ -240,9 +240,7 @@ impl Rule {
     /// Returns the first field of the rule that does not match this request; `None` if all fields match.
     pub fn mismatch(&self, request: &Request) -> Option<RulePart> {
         let (resource, subresource, kind) = match (&request.requested, self.match_policy) {
-            (Some(requested), MatchPolicy::Exact) => {
-                (&requested.resource, &requested.subresource, &requested.kind)
-            }
+            (Some(requested), MatchPolicy::Exact) => (&requested.resource, &requested.subresource, &requested.kind),
             _ => (&request.resource, &request.subresource, &request.kind),
         };
         let matches_resource = || {

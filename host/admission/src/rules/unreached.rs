@@ -11,11 +11,7 @@ use crate::{GroupVersionResource, Matcher, ResourcePattern, Rule, enumerated, su
 const NEVER_HOOKED: [(&str, &[&str]); 4] = [
     (
         "admittance.dev",
-        &[
-            "admissionchains",
-            "namespacedadmissionchains",
-            "admissionexceptions",
-        ],
+        &["admissionchains", "namespacedadmissionchains", "admissionexceptions"],
     ),
     (
         "admissionregistration.k8s.io",
@@ -127,8 +123,7 @@ impl Reach {
     /// Otherwise returns the reasons why some of these requests do not reach the chain. `namespace` is the namespace of
     /// the chain; `None` if the chain applies to all namespaces.
     pub fn misses(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
-        let excluded =
-            namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));
+        let excluded = namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));
         if let Some(namespace) = excluded {
             let reason = format!(
                 "no request in the namespace {namespace} reaches chains, because the webhook configurations exclude it; \
@@ -173,28 +168,21 @@ impl Reach {
             UnreachedEntry { field, entry, fix }
         };
         let all_patterns = rule.resources.iter();
-        let patterns =
-            all_patterns.filter(|pattern| !reached_resources.iter().any(|resource| resource.is_in(pattern)));
+        let patterns = all_patterns.filter(|pattern| !reached_resources.iter().any(|resource| resource.is_in(pattern)));
         let names = || {
-            reached_resources
-                .iter()
-                .map(|resource| match &resource.subresource {
-                    Some(subresource) => format!("{}/{subresource}", resource.resource),
-                    None => resource.resource.clone(),
-                })
+            reached_resources.iter().map(|resource| match &resource.subresource {
+                Some(subresource) => format!("{}/{subresource}", resource.resource),
+                None => resource.resource.clone(),
+            })
         };
         let mut entries: Vec<_> = patterns
             .map(|pattern| unreached_entry("resources", pattern.to_string(), names().collect()))
             .collect();
         // The kind of a resource is `None` if requests for it may contain objects of any kind. If there is such a
         // resource, this whole list is `None`, and no kind in the rule is reported as useless.
-        let kinds: Option<Vec<String>> = reached_resources
-            .iter()
-            .map(|resource| resource.kind.clone())
-            .collect();
+        let kinds: Option<Vec<String>> = reached_resources.iter().map(|resource| resource.kind.clone()).collect();
         if let (Matcher::Only(rule_kinds), Some(kinds)) = (&rule.kinds, kinds) {
-            let is_unreached =
-                |rule_kind: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(rule_kind));
+            let is_unreached = |rule_kind: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(rule_kind));
             let unreached_kinds = rule_kinds.iter().filter(is_unreached);
             entries.extend(unreached_kinds.map(|kind| unreached_entry("kinds", kind.clone(), kinds.clone())));
         }

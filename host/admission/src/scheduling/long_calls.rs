@@ -185,12 +185,7 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCall
         }
     }
     call.is_suspected = true;
-    let remaining_call = async move {
-        (
-            long_polls(poll_fn(|context| call.poll(context))).await,
-            call.is_long(),
-        )
-    };
+    let remaining_call = async move { (long_polls(poll_fn(|context| call.poll(context))).await, call.is_long()) };
     let task = threads_for_long_work().spawn(with_current_notes(remaining_call).in_current_span());
     let _abort = Abort(task.abort_handle());
     match task.await {
@@ -264,11 +259,8 @@ mod tests {
                 move_if_long(bytes).await;
                 // The outer call runs an inner call. Afterwards, the outer call must be able to move to another thread
                 // if it was able to do so before the inner call.
-                let inner_thread = run_long(
-                    Box::pin(async move { thread_name() }),
-                    &LongCallPredictor::default(),
-                )
-                .await;
+                let inner_thread =
+                    run_long(Box::pin(async move { thread_name() }), &LongCallPredictor::default()).await;
                 move_if_long(bytes).await;
                 (thread_name() == inner_thread, inner_thread)
             });

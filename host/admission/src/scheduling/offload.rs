@@ -82,10 +82,7 @@ pub(crate) fn threads_for_long_work() -> Handle {
 
 /// Runs work like [`offload`], but without a deadline. If `bytes` is large, the work takes long, so it runs on a thread
 /// for long work. Must be called within a tokio runtime.
-pub async fn offload_without_deadline<T: Send + 'static>(
-    bytes: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> T {
+pub async fn offload_without_deadline<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
     if bytes <= SMALL {
         return work();
     }
@@ -106,9 +103,7 @@ async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
 }
 
 /// Starts work on a thread for long work. The work may compute for long, or block. Must be called in a tokio runtime.
-pub fn on_thread_for_long_work<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> JoinHandle<T> {
+pub fn on_thread_for_long_work<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     threads_for_long_work().spawn_blocking(move || {
         let _guard = reschedule_often();
         work()

@@ -76,9 +76,7 @@ mod linux {
         let mut set = CpuSet::new();
         set.set(processor);
         sched_setaffinity(None, &set)
-            .inspect_err(
-                |error| tracing::debug!(%error, processor, "a thread cannot be bound to a processor"),
-            )
+            .inspect_err(|error| tracing::debug!(%error, processor, "a thread cannot be bound to a processor"))
             .is_ok()
     }
 }
@@ -108,10 +106,7 @@ mod tests {
             .filter(|status| field(status, "Name:").is_some_and(|name| name.starts_with("reschedule-")))
             .map(|status| {
                 let switches = field(&status, "voluntary_ctxt_switches:").unwrap();
-                (
-                    field(&status, "Cpus_allowed_list:").unwrap(),
-                    switches.parse().unwrap(),
-                )
+                (field(&status, "Cpus_allowed_list:").unwrap(), switches.parse().unwrap())
             })
             .collect()
     }

@@ -40,10 +40,7 @@ impl Ticker {
     /// # Errors
     ///
     /// Fails when a thread cannot be started.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "they tick however busy other threads are"
-    )]
+    #[allow(clippy::disallowed_methods, reason = "they tick however busy other threads are")]
     pub fn start(idle_ticks: u32, threads: impl IntoIterator<Item = (String, Tick)>) -> io::Result<Self> {
         let mut ticker = Self {
             state: Arc::default(),
@@ -52,9 +49,7 @@ impl Ticker {
         for (name, tick) in threads {
             let state = Arc::clone(&ticker.state);
             let builder = thread::Builder::new().name(name);
-            ticker
-                .threads
-                .push(builder.spawn(move || state.run(idle_ticks, tick))?);
+            ticker.threads.push(builder.spawn(move || state.run(idle_ticks, tick))?);
         }
         Ok(ticker)
     }

@@ -33,9 +33,7 @@ impl Failure {
     /// is not the fault of a plugin; `None` for other errors.
     pub fn of_exhaustion(error: &io::Error) -> Option<Self> {
         let reason = match Errno::from_io_error(error)? {
-            Errno::MFILE => {
-                "this process has no file descriptors left; raise its limit (`ulimit -n`, LimitNOFILE)"
-            }
+            Errno::MFILE => "this process has no file descriptors left; raise its limit (`ulimit -n`, LimitNOFILE)",
             Errno::NFILE => "the machine has no file descriptors left",
             Errno::NOMEM | Errno::NOBUFS => "the machine has no memory left for this process",
             _ => return None,

@@ -194,12 +194,7 @@ pub struct TraceRow {
 
 impl TraceRow {
     /// Creates the row of a stage in mode `Enforce`, in the first round.
-    pub fn new(
-        chain: impl Into<Arc<str>>,
-        phase: Phase,
-        stage: impl Into<Arc<str>>,
-        result: StageResult,
-    ) -> Self {
+    pub fn new(chain: impl Into<Arc<str>>, phase: Phase, stage: impl Into<Arc<str>>, result: StageResult) -> Self {
         Self {
             chain: chain.into(),
             phase,

@@ -60,12 +60,7 @@ async fn a_stage_in_audit_mode_does_not_delay_other_stages() {
         ),
         (
             "validating",
-            vec![
-                audited(Hang, 5_000),
-                slow(400),
-                audited(Deny("no"), 300),
-                slow(900),
-            ],
+            vec![audited(Hang, 5_000), slow(400), audited(Deny("no"), 300), slow(900)],
             Phase::Validating,
             ["failed", "allow", "deny", "allow"],
             1_000,
@@ -85,9 +80,7 @@ async fn a_stage_in_audit_mode_does_not_delay_other_stages() {
             request(Operation::Create),
             Deadline::after(Duration::from_millis(1_000)),
         );
-        evaluation
-            .run(&[&chain], sources(&StaticNamespaces::default()))
-            .await;
+        evaluation.run(&[&chain], sources(&StaticNamespaces::default())).await;
         let outcome = evaluation.outcome();
         let (actual, refusal, _) = summary(&outcome);
         assert_eq!(actual, words, "{case}: {refusal}");
@@ -97,10 +90,7 @@ async fn a_stage_in_audit_mode_does_not_delay_other_stages() {
             "{case}: {refusal}"
         );
         let took = start_time.elapsed().as_millis();
-        assert!(
-            (milliseconds..milliseconds + 20).contains(&took),
-            "{case}: {took} ms"
-        );
+        assert!((milliseconds..milliseconds + 20).contains(&took), "{case}: {took} ms");
     }
 }
 

@@ -91,13 +91,7 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
     // A stage is (script of its hook, timeout in ms, failure policy).
     // The timeouts work as in kube-apiserver.
     let table: Vec<(&str, u64, Vec<(Script, u64, FailurePolicy)>, &[&str], &str)> = vec![
-        (
-            "within both",
-            10 * second,
-            vec![(Slow(400), 500, Fail)],
-            &["allow"],
-            "",
-        ),
+        ("within both", 10 * second, vec![(Slow(400), 500, Fail)], &["allow"], ""),
         (
             "over its own",
             10 * second,
@@ -115,11 +109,7 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
         (
             "stages eat the request's time",
             1000,
-            vec![
-                (Slow(400), 500, Fail),
-                (Slow(400), 500, Fail),
-                (Slow(400), 500, Fail),
-            ],
+            vec![(Slow(400), 500, Fail), (Slow(400), 500, Fail), (Slow(400), 500, Fail)],
             &["allow", "allow", "failed"],
             "stage stage of chain chain failed (timeout): no verdict before the request's deadline",
         ),

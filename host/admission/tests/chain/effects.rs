@@ -132,11 +132,7 @@ async fn a_verdict_may_set_a_name_that_would_be_generated() {
             add("/metadata/name", json!("web-1")),
             true,
         ),
-        (
-            json!({"generateName": "web-"}),
-            add("/metadata/name", json!(1)),
-            false,
-        ),
+        (json!({"generateName": "web-"}), add("/metadata/name", json!(1)), false),
         (
             json!({"generateName": "web-"}),
             add("/metadata/namespace", json!("x")),
@@ -147,11 +143,7 @@ async fn a_verdict_may_set_a_name_that_would_be_generated() {
             add("/metadata/name", json!("b")),
             false,
         ),
-        (
-            json!({"generateName": ""}),
-            add("/metadata/name", json!("b")),
-            false,
-        ),
+        (json!({"generateName": ""}), add("/metadata/name", json!("b")), false),
         (json!({}), add("/metadata/name", json!("b")), false),
     ] {
         let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});

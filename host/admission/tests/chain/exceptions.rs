@@ -2,9 +2,7 @@
 
 use std::time::SystemTime;
 
-use admittance_admission::{
-    Authorizer, CompiledConditions, Exception, MatchConditions, Moment, NameGlob, SkipReason,
-};
+use admittance_admission::{Authorizer, CompiledConditions, Exception, MatchConditions, Moment, NameGlob, SkipReason};
 
 use super::*;
 
@@ -16,12 +14,7 @@ struct FixedCondition(Result<bool, Failure>);
 
 #[async_trait]
 impl CompiledConditions for FixedCondition {
-    async fn first_false(
-        &self,
-        _: &Request,
-        _: &dyn Authorizer,
-        _: Deadline,
-    ) -> Result<Option<Arc<str>>, Failure> {
+    async fn first_false(&self, _: &Request, _: &dyn Authorizer, _: Deadline) -> Result<Option<Arc<str>>, Failure> {
         Ok((!self.0.clone()?).then(|| "condition".into()))
     }
 
@@ -120,37 +113,17 @@ async fn an_exception_matches_only_if_all_its_parts_match() {
             &["test"],
             false,
         ),
-        (
-            "name",
-            |exception, globs| exception.names = globs,
-            &["web-*"],
-            true,
-        ),
-        (
-            "name",
-            |exception, globs| exception.names = globs,
-            &["web"],
-            false,
-        ),
+        ("name", |exception, globs| exception.names = globs, &["web-*"], true),
+        ("name", |exception, globs| exception.names = globs, &["web"], false),
         ("user", |exception, globs| exception.users = globs, &["j*e"], true),
-        (
-            "user",
-            |exception, globs| exception.users = globs,
-            &["joe"],
-            false,
-        ),
+        ("user", |exception, globs| exception.users = globs, &["joe"], false),
         (
             "group",
             |exception, globs| exception.groups = globs,
             &["x", "web"],
             true,
         ),
-        (
-            "group",
-            |exception, globs| exception.groups = globs,
-            &["x"],
-            false,
-        ),
+        ("group", |exception, globs| exception.groups = globs, &["x"], false),
     ];
     for (field, change, texts, expected) in fields {
         // At first, all fields of this exception match the request. `change` then replaces one field, which is the one
@@ -252,10 +225,7 @@ async fn a_disabled_stage_is_not_called() {
         for budget in [Duration::ZERO, Duration::from_secs(1)] {
             let outcome = run(vec![stage.clone()], request(Operation::Update), budget).await;
             assert!(outcome.is_allowed());
-            assert_eq!(
-                outcome.trace[0].result,
-                StageResult::Skipped(SkipReason::Disabled)
-            );
+            assert_eq!(outcome.trace[0].result, StageResult::Skipped(SkipReason::Disabled));
         }
     }
 }

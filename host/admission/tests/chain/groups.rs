@@ -29,10 +29,7 @@ fn group(formula: Formula, scripts: Vec<Script>) -> (HookGroup, Arc<Mutex<Vec<&'
         (name.into(), hook)
     });
     let denial = Denial::new(422, "", "the group says no");
-    (
-        HookGroup::new(members.collect(), formula, denial, "plugins"),
-        calls,
-    )
+    (HookGroup::new(members.collect(), formula, denial, "plugins"), calls)
 }
 
 fn not(operand: Formula) -> Formula {
@@ -78,24 +75,14 @@ async fn only_members_on_which_the_formula_depends_are_called() {
             "ab",
             "allow",
         ),
-        (
-            equal(a.clone(), b.clone()),
-            vec![Deny("x"), Deny("y")],
-            "ab",
-            "allow",
-        ),
+        (equal(a.clone(), b.clone()), vec![Deny("x"), Deny("y")], "ab", "allow"),
         (
             not(equal(a.clone(), b.clone())),
             vec![Deny("x"), Deny("y")],
             "ab",
             "deny",
         ),
-        (
-            or(Formula::Constant(true), a.clone()),
-            vec![Deny("x")],
-            "",
-            "allow",
-        ),
+        (or(Formula::Constant(true), a.clone()), vec![Deny("x")], "", "allow"),
         // In the next rows, members fail. The group fails only if its verdict depends on a failed member.
         (or(a.clone(), b.clone()), vec![trap(), Allow], "ab", "allow"),
         (and(a.clone(), b.clone()), vec![trap(), Deny("x")], "ab", "deny"),
@@ -127,10 +114,7 @@ async fn only_members_on_which_the_formula_depends_are_called() {
 async fn a_denial_has_a_cause_for_each_member_that_did_not_allow_the_request() {
     let formula = or(and(Formula::Member(0), Formula::Member(1)), Formula::Member(2));
     let fails = Script::Fail(FailureKind::Timeout);
-    let (group, _) = group(
-        formula,
-        vec![Script::Deny("no owner"), fails, Script::Deny("no team")],
-    );
+    let (group, _) = group(formula, vec![Script::Deny("no owner"), fails, Script::Deny("no team")]);
     let request = Arc::new(request(Operation::Create));
     let response = group
         .admit(&request, Deadline::after(Duration::from_secs(1)))

@@ -25,10 +25,10 @@ use std::{
 
 use admittance_admission::{
     Chain, Deadline, Decision, Denial, Evaluation, EvaluationSources, Failure, FailureKind, FailurePolicy,
-    GroupVersionKind, GroupVersionResource, Hook, IdentityFields, LabelRequirement, LabelSelector, Labels,
-    Mode, NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome,
-    Patch, Phase, RefusalCause, Reinvocation, Request, RequestRefusal, Response, Rule, Stage, StageResult,
-    StaticNamespaces, Verdict, async_trait,
+    GroupVersionKind, GroupVersionResource, Hook, IdentityFields, LabelRequirement, LabelSelector, Labels, Mode,
+    NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome, Patch, Phase,
+    RefusalCause, Reinvocation, Request, RequestRefusal, Response, Rule, Stage, StageResult, StaticNamespaces, Verdict,
+    async_trait,
 };
 use serde_json::{Value, json};
 
@@ -57,16 +57,12 @@ impl Hook for Script {
             Self::Warn(warning) => {
                 let mut response = Response::allow();
                 response.warnings.push((*warning).to_owned());
-                response
-                    .audit_annotations
-                    .push(("key".into(), request.uid.to_string()));
+                response.audit_annotations.push(("key".into(), request.uid.to_string()));
                 response
             }
             Self::Patch(patch) => Response::new(Verdict::Patch(Patch::parse(patch.to_string()).unwrap())),
             Self::Raw(patch) => Response::new(Verdict::Patch(Patch::parse(patch)?)),
-            Self::Replace(object) => {
-                Response::new(Verdict::Replace(Object::parse(object.to_string()).unwrap()))
-            }
+            Self::Replace(object) => Response::new(Verdict::Replace(Object::parse(object.to_string()).unwrap())),
             Self::Deny(message) => Response::deny(Denial::forbidden(*message)),
             Self::Fail(kind) => return Err(Failure::new(*kind, "scripted")),
             Self::Panic => panic!("scripted"),

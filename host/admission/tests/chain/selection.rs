@@ -8,25 +8,14 @@ use super::*;
 async fn a_stage_is_called_if_its_selectors_match() {
     let on_label = |key: &str| LabelSelector::new(vec![LabelRequirement::equals(key, "yes").unwrap()]);
     let not_in = LabelSelector::new(vec![
-        LabelRequirement::new(
-            "inject",
-            admittance_admission::LabelOperator::DoesNotExist,
-            vec![],
-        )
-        .unwrap(),
+        LabelRequirement::new("inject", admittance_admission::LabelOperator::DoesNotExist, vec![]).unwrap(),
     ]);
     let object = |text: &str| Object::parse(text).unwrap();
     let labelled = || Some(object(r#"{"metadata":{"labels":{"inject":"yes"}}}"#));
     let bare = || Some(object(r#"{"metadata":{}}"#));
     // (case, object selector, object, old object, whether the stage is called), as in kube-apiserver's predicate.
     let table = [
-        (
-            "empty selector, no object",
-            LabelSelector::default(),
-            None,
-            None,
-            true,
-        ),
+        ("empty selector, no object", LabelSelector::default(), None, None, true),
         (
             "empty selector, no metadata",
             LabelSelector::default(),
@@ -39,13 +28,7 @@ async fn a_stage_is_called_if_its_selectors_match() {
         ("the old object alone", on_label("inject"), None, labelled(), true),
         ("neither", on_label("inject"), bare(), bare(), false),
         ("no object", on_label("inject"), None, None, false),
-        (
-            "DoesNotExist, without the label",
-            not_in.clone(),
-            bare(),
-            None,
-            true,
-        ),
+        ("DoesNotExist, without the label", not_in.clone(), bare(), None, true),
         ("DoesNotExist, with it", not_in.clone(), labelled(), None, false),
         (
             "DoesNotExist, without metadata",
@@ -91,19 +74,12 @@ impl NamespaceSource for NoNamespaces {
 
 #[tokio::test]
 async fn a_stage_fails_if_the_labels_of_the_namespace_cannot_be_read() {
-    let by_label = NamespaceSelector::Labels(LabelSelector::new(vec![
-        LabelRequirement::equals("a", "b").unwrap(),
-    ]));
+    let by_label = NamespaceSelector::Labels(LabelSelector::new(vec![LabelRequirement::equals("a", "b").unwrap()]));
     for policy in FailurePolicy::ALL {
         let mut stage = enforced_stage(Script::Allow, policy);
         stage.spec.namespace_selector = Some(by_label.clone());
-        let mut evaluation = Evaluation::new(
-            request(Operation::Create),
-            Deadline::after(Duration::from_secs(1)),
-        );
-        evaluation
-            .run(&[&chain(vec![stage])], sources(&NoNamespaces))
-            .await;
+        let mut evaluation = Evaluation::new(request(Operation::Create), Deadline::after(Duration::from_secs(1)));
+        evaluation.run(&[&chain(vec![stage])], sources(&NoNamespaces)).await;
         let outcome = evaluation.outcome();
         let StageResult::Failed { failure, .. } = &outcome.trace[0].result else {
             panic!("{outcome:?}")
@@ -118,15 +94,9 @@ async fn a_stage_fails_if_the_labels_of_the_namespace_cannot_be_read() {
 
 #[tokio::test]
 async fn a_stage_yields_to_a_stage_that_takes_precedence() {
-    let label =
-        |key: &str, value: &str| LabelSelector::new(vec![LabelRequirement::equals(key, value).unwrap()]);
+    let label = |key: &str, value: &str| LabelSelector::new(vec![LabelRequirement::equals(key, value).unwrap()]);
     let by_name = |name: &str| Some(NamespaceSelector::In(vec![name.to_owned()]));
-    let by_label = |name: &str| {
-        Some(NamespaceSelector::Labels(label(
-            "kubernetes.io/metadata.name",
-            name,
-        )))
-    };
+    let by_label = |name: &str| Some(NamespaceSelector::Labels(label("kubernetes.io/metadata.name", name)));
     // In each row, a stage with these two selectors takes precedence over a second stage.
     // (namespace selector, object selector, whether the second stage is called)
     // The request is for a Pod in `prod` with the label `inject: yes`.

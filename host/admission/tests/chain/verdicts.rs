@@ -7,8 +7,7 @@ async fn verdicts_and_failures_take_effect_under_both_failure_policies() {
     use FailurePolicy::{Fail, Ignore};
     use Script::*;
     let label = |name: &str| add(&format!("/metadata/labels/{name}"), json!("x"));
-    let labelled =
-        |name: &str| json!([{"op": "add", "path": format!("/metadata/labels/{name}"), "value": "x"}]);
+    let labelled = |name: &str| json!([{"op": "add", "path": format!("/metadata/labels/{name}"), "value": "x"}]);
     let none = || json!([]);
     let failed = |text: &str| format!("stage stage of chain chain failed {text}");
     // (case, scripts and failure policies of the stages, results in the trace, refusal, changes of the object)
@@ -74,11 +73,7 @@ async fn verdicts_and_failures_take_effect_under_both_failure_policies() {
         ),
         (
             "deny stops the rest",
-            vec![
-                (label("a"), Fail),
-                (Deny("not on a Friday"), Fail),
-                (label("b"), Fail),
-            ],
+            vec![(label("a"), Fail), (Deny("not on a Friday"), Fail), (label("b"), Fail)],
             &["patch", "deny", "not-reached"],
             "stage stage of chain chain denied the request: not on a Friday".into(),
             labelled("a"),
@@ -183,10 +178,7 @@ async fn verdicts_and_failures_take_effect_under_both_failure_policies() {
         ),
         (
             "removed namespace",
-            vec![(
-                Patch(json!([{"op": "remove", "path": "/metadata/namespace"}])),
-                Fail,
-            )],
+            vec![(Patch(json!([{"op": "remove", "path": "/metadata/namespace"}])), Fail)],
             &["failed"],
             failed(r#"(identity-changed): /metadata/namespace changed from "prod" to absent"#),
             none(),
@@ -239,16 +231,8 @@ async fn every_kind_of_failure_follows_the_failure_policy() {
                 enforced_stage(Script::Allow, policy),
             ];
             let outcome = run(stages, request(Operation::Create), Duration::from_secs(10)).await;
-            assert_eq!(
-                outcome.is_allowed(),
-                policy == FailurePolicy::Ignore,
-                "{kind} {policy}"
-            );
-            let StageResult::Failed {
-                failure,
-                policy: held,
-            } = &outcome.trace[0].result
-            else {
+            assert_eq!(outcome.is_allowed(), policy == FailurePolicy::Ignore, "{kind} {policy}");
+            let StageResult::Failed { failure, policy: held } = &outcome.trace[0].result else {
                 panic!("{kind} {policy}")
             };
             assert_eq!((failure.kind, *held), (kind, policy));
@@ -303,25 +287,16 @@ async fn denials_that_name_their_policies_are_joined() {
     let before = || validating_chain("a", vec![Stage::new("s", Script::Deny("never"))]);
     for (case, chains, expected) in [
         ("constraints", constraints(), first),
-        (
-            "a stage after them",
-            [constraints(), vec![other()]].concat(),
-            first,
-        ),
+        ("a stage after them", [constraints(), vec![other()]].concat(), first),
         (
             "a stage before them",
             [vec![before()], constraints()].concat(),
             "stage s of chain a denied the request: never",
         ),
     ] {
-        let mut evaluation = Evaluation::new(
-            request(Operation::Create),
-            Deadline::after(Duration::from_secs(9)),
-        );
+        let mut evaluation = Evaluation::new(request(Operation::Create), Deadline::after(Duration::from_secs(9)));
         let chains: Vec<&Chain> = chains.iter().collect();
-        evaluation
-            .run(&chains, sources(&StaticNamespaces::default()))
-            .await;
+        evaluation.run(&chains, sources(&StaticNamespaces::default())).await;
         let outcome = evaluation.outcome();
         let Decision::Refused(refusal) = &outcome.decision else {
             panic!("{case}: {outcome:?}")

@@ -44,9 +44,7 @@ enum AttemptError {
 impl DefinitionWrite {
     fn name(&self) -> DefinitionName {
         match self {
-            Self::Create(object) | Self::Update(object) => {
-                DefinitionName::new(object.namespace(), object.name())
-            }
+            Self::Create(object) | Self::Update(object) => DefinitionName::new(object.namespace(), object.name()),
             Self::Delete(name) => name.clone(),
         }
     }
@@ -88,11 +86,7 @@ impl Changer {
         result
     }
 
-    async fn attempt(
-        &self,
-        change: &DefinitionWrite,
-        name: &DefinitionName,
-    ) -> Result<Vec<String>, AttemptError> {
+    async fn attempt(&self, change: &DefinitionWrite, name: &DefinitionName) -> Result<Vec<String>, AttemptError> {
         let existing = stored::find(&self.host, name).await?;
         let not_found = || DefinitionRefusal::NotFound(name.clone());
         match change {

@@ -20,10 +20,7 @@ pub(super) enum DefinitionRefusal {
     #[error("{PARAMETERS}: {}", .0.join("\n"))]
     Unusable(Vec<String>),
     #[error("admission already exist: {name} is in {location}")]
-    AlreadyExists {
-        name: DefinitionName,
-        location: Location,
-    },
+    AlreadyExists { name: DefinitionName, location: Location },
     #[error("admission not exist: there is no {0}")]
     NotFound(DefinitionName),
     /// bcs-mesos-driver has no error code for this case.
@@ -54,20 +51,14 @@ impl DefinitionRefusal {
     pub(super) fn of_change(name: &DefinitionName, error: ChangeError) -> Self {
         match error {
             ChangeError::Definitions(definitions::PlanError::Unknown(_)) => Self::NotFound(name.clone()),
-            ChangeError::Definitions(definitions::PlanError::AlreadyThere { location, .. }) => {
-                Self::AlreadyExists {
-                    name: name.clone(),
-                    location,
-                }
-            }
+            ChangeError::Definitions(definitions::PlanError::AlreadyThere { location, .. }) => Self::AlreadyExists {
+                name: name.clone(),
+                location,
+            },
             ChangeError::Definitions(definitions::PlanError::Mistakes(mistakes))
             | ChangeError::Table(Error::Definitions(mistakes)) => {
                 let is_own = |mistake: &Mistake| mistake.location.file == BODY;
-                of_mistakes(
-                    mistakes
-                        .iter()
-                        .map(|mistake| (is_own(mistake), of_mistake(mistake))),
-                )
+                of_mistakes(mistakes.iter().map(|mistake| (is_own(mistake), of_mistake(mistake))))
             }
             ChangeError::Table(Error::Stages(errors)) => {
                 let chain = name.to_string();
@@ -108,9 +99,7 @@ fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> DefinitionRefu
         DefinitionRefusal::Unusable(texts)
     } else {
         let texts = texts.join("\n");
-        DefinitionRefusal::Failed(format!(
-            "other definitions are wrong, so nothing was changed: {texts}"
-        ))
+        DefinitionRefusal::Failed(format!("other definitions are wrong, so nothing was changed: {texts}"))
     }
 }
 
@@ -118,9 +107,7 @@ fn of_mistake(mistake: &Mistake) -> String {
     if mistake.location.file != BODY {
         return mistake.to_string();
     }
-    let Mistake {
-        path, message, fix, ..
-    } = mistake;
+    let Mistake { path, message, fix, .. } = mistake;
     let path_prefix = if path.is_empty() {
         String::new()
     } else {

@@ -18,9 +18,7 @@ impl StoredBcsDefinition {
     fn parse(definition: StoredDefinition) -> Option<Self> {
         let object = definition.bcs_object();
         let name = match &object {
-            Some(object) if !object.name().is_empty() => {
-                DefinitionName::new(object.namespace(), object.name())
-            }
+            Some(object) if !object.name().is_empty() => DefinitionName::new(object.namespace(), object.name()),
             _ => DefinitionName::from_id(&definition.id)?,
         };
         Some(Self {
@@ -52,18 +50,12 @@ impl StoredBcsDefinition {
 
 pub(super) async fn all(host: &Host) -> Result<Vec<StoredBcsDefinition>, DefinitionRefusal> {
     let definitions = host.definitions().await.map_err(DefinitionRefusal::failed)?;
-    let mut stored: Vec<StoredBcsDefinition> = definitions
-        .into_iter()
-        .filter_map(StoredBcsDefinition::parse)
-        .collect();
+    let mut stored: Vec<StoredBcsDefinition> = definitions.into_iter().filter_map(StoredBcsDefinition::parse).collect();
     stored.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(stored)
 }
 
-pub(super) async fn find(
-    host: &Host,
-    name: &DefinitionName,
-) -> Result<Option<StoredBcsDefinition>, DefinitionRefusal> {
+pub(super) async fn find(host: &Host, name: &DefinitionName) -> Result<Option<StoredBcsDefinition>, DefinitionRefusal> {
     let stored = all(host).await?;
     Ok(stored.into_iter().find(|stored| stored.name == *name))
 }

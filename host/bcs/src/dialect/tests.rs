@@ -23,8 +23,7 @@ const CLUSTER: &str = "BCS-MESOS-10001";
 const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/ns/applications";
 
 static DRIVER_BEHIND: LazyLock<Bcs> = LazyLock::new(|| Bcs::new(CLUSTER.parse().unwrap()));
-static SCHEDULER_BEHIND: LazyLock<Bcs> =
-    LazyLock::new(|| DRIVER_BEHIND.clone().in_front_of(UpstreamKind::Scheduler));
+static SCHEDULER_BEHIND: LazyLock<Bcs> = LazyLock::new(|| DRIVER_BEHIND.clone().in_front_of(UpstreamKind::Scheduler));
 
 fn bcs() -> &'static Bcs {
     &DRIVER_BEHIND
@@ -316,9 +315,7 @@ fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
 #[test]
 fn every_key_of_a_bcs_object_is_a_valid_json_pointer_pattern() {
     assert_eq!(
-        KEYS.iter()
-            .filter(|key| key.parse::<PointerPattern>().is_ok())
-            .count(),
+        KEYS.iter().filter(|key| key.parse::<PointerPattern>().is_ok()).count(),
         KEYS.len()
     );
     let pattern_count = types::DEPLOYMENT.patterns().len();

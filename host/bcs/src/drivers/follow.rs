@@ -18,11 +18,7 @@ enum WatchedNode {
 
 /// Reads the nodes of the drivers, and watches them. Calls `show` with their content after the first read and after
 /// every change. Returns the error when a request to ZooKeeper fails.
-pub(super) async fn follow_session(
-    client: &Client,
-    path: &str,
-    show: impl Fn(&DriverNodes),
-) -> ZooKeeperError {
+pub(super) async fn follow_session(client: &Client, path: &str, show: impl Fn(&DriverNodes)) -> ZooKeeperError {
     let mut reading = DriverReading {
         client,
         path,
@@ -73,9 +69,7 @@ impl DriverReading<'_> {
     ) -> Result<Option<NodeWatch>, ZooKeeperError> {
         match node {
             WatchedNode::Existence => {
-                let (stat, watch) = NodeWatch::node(self.client, self.path)
-                    .await
-                    .at("reading", self.path)?;
+                let (stat, watch) = NodeWatch::node(self.client, self.path).await.at("reading", self.path)?;
                 if stat.is_some() {
                     due.extend([WatchedNode::Names, WatchedNode::Target]);
                     return Ok(None);

@@ -29,19 +29,13 @@ fn a_driver_writes_its_status_to_its_zookeeper_node() {
         "problem": "no route",
     });
     assert_eq!(serde_json::to_value(entry(OWN_NAME)).unwrap(), data);
-    assert_eq!(
-        serde_json::from_value::<DriverEntry>(data).unwrap(),
-        entry(OWN_NAME)
-    );
+    assert_eq!(serde_json::from_value::<DriverEntry>(data).unwrap(), entry(OWN_NAME));
     for other in [
         json!({"ip": "10.0.0.5", "port": 8090}),
         json!({"name": OWN_NAME}),
         Value::Null,
     ] {
-        assert!(
-            serde_json::from_value::<DriverEntry>(other.clone()).is_err(),
-            "{other}"
-        );
+        assert!(serde_json::from_value::<DriverEntry>(other.clone()).is_err(), "{other}");
     }
 }
 
@@ -71,9 +65,7 @@ fn observed_membership(
 
 #[test]
 fn the_driver_that_registered_first_leads() {
-    let registered = &RegistrationState::Registered {
-        path: "/x".to_owned(),
-    };
+    let registered = &RegistrationState::Registered { path: "/x".to_owned() };
     let missing = &RegistrationState::Missing {
         reason: "the connection was lost".to_owned(),
         is_refused: false,
@@ -81,14 +73,7 @@ fn the_driver_that_registered_first_leads() {
     let names = |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
     for (case, nodes, own_state, expected, leader, leads) in [
         ("no drivers", &[][..], registered, &[][..], "", false),
-        (
-            "alone",
-            &[(7, Some(OWN_NAME))],
-            registered,
-            &[OWN_NAME],
-            OWN_NAME,
-            true,
-        ),
+        ("alone", &[(7, Some(OWN_NAME))], registered, &[OWN_NAME], OWN_NAME, true),
         (
             "the first",
             &[(12, Some("b")), (7, Some(OWN_NAME))],
@@ -142,9 +127,7 @@ fn the_reason_for_a_stale_list_of_drivers_is_reported() {
         reason: "no".to_owned(),
         is_refused,
     };
-    let registered = RegistrationState::Registered {
-        path: "/x".to_owned(),
-    };
+    let registered = RegistrationState::Registered { path: "/x".to_owned() };
     for (stale_reason, is_refused, own_state, problem, expects_refusal) in [
         (None, false, Some(registered.clone()), None, false),
         (Some("away"), false, Some(registered.clone()), Some("away"), false),

@@ -112,15 +112,9 @@ impl Consoles {
 
 fn no_reply(is_websocket: bool, end: &EndReason<'_>) -> Response<Body> {
     let (status, text) = if is_websocket {
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("{WEBSOCKET_FAILED} {end}"),
-        )
+        (StatusCode::SERVICE_UNAVAILABLE, format!("{WEBSOCKET_FAILED} {end}"))
     } else {
-        (
-            StatusCode::BAD_GATEWAY,
-            format!("the console cannot be reached: {end}"),
-        )
+        (StatusCode::BAD_GATEWAY, format!("the console cannot be reached: {end}"))
     };
     plain(status, &text, end.as_str())
 }

@@ -7,9 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::scheduler::relay::{DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION};
 
 pub(super) fn path(to: &PathAndQuery) -> Option<PathAndQuery> {
-    let path = to
-        .as_str()
-        .replacen(DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION, 1);
+    let path = to.as_str().replacen(DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION, 1);
     path.parse().ok()
 }
 

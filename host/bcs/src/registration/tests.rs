@@ -63,12 +63,7 @@ async fn each_registration_has_the_node_and_data_that_bcs_uses() {
         registrar(&config, PORTS, &both).unwrap(),
         [
             ("service", service_parent.clone(), name.clone(), info.clone()),
-            (
-                "cluster",
-                cluster_parent.clone(),
-                name.clone(),
-                cluster_info.clone()
-            ),
+            ("cluster", cluster_parent.clone(), name.clone(), cluster_info.clone()),
         ]
     );
     for one in [
@@ -114,10 +109,7 @@ async fn registrations_have_the_same_defaults_as_in_bcs() {
         },
     )
     .unwrap();
-    assert_eq!(
-        (&info["scheme"], &info["metric_port"]),
-        (&json!("https"), &json!(0))
-    );
+    assert_eq!((&info["scheme"], &info["metric_port"]), (&json!("https"), &json!(0)));
     assert_ne!(info["hostname"], "");
     let explicit_config = RegistrationConfig {
         ip: Some("2001:db8::1".parse().unwrap()),
@@ -150,10 +142,7 @@ async fn gateways_register_where_bcs_api_does() {
         cluster: None,
         service: Some(ensemble("127.0.0.1:2")),
     };
-    let tls = Ports {
-        is_tls: true,
-        ..PORTS
-    };
+    let tls = Ports { is_tls: true, ..PORTS };
     let config = RegistrationConfig::default();
     let registrar = Registrar::of_gateway(&config, tls, &Ensembles::open(&service)).unwrap();
     let [entry] = registrar.0.as_slice() else {

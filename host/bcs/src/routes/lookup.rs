@@ -55,9 +55,9 @@ static ROUTING: LazyLock<MethodMatchers> = LazyLock::new(|| MethodMatchers {
             for route in routes().filter(|route| route.verb == *verb) {
                 let target = match &route.action {
                     RouteAction::Scheduler(call) | RouteAction::Definitions(call) => call.target(),
-                    RouteAction::Console
-                    | RouteAction::CustomResourceDefinitions
-                    | RouteAction::CustomResources => None,
+                    RouteAction::Console | RouteAction::CustomResourceDefinitions | RouteAction::CustomResources => {
+                        None
+                    }
                 };
                 // Inserting fails only if the pattern is invalid. A test checks all patterns, so the result is ignored.
                 let _ = router.insert(pattern(route.path), PreparedTarget { route, target });

@@ -8,11 +8,7 @@ use super::MatchedTarget;
 use crate::translation::TranslationFault;
 
 /// The characters that are percent-encoded in a segment of a path.
-pub(crate) const SEGMENT: AsciiSet = NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
+pub(crate) const SEGMENT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The template for the path and query of a request to the scheduler.
 ///
@@ -130,12 +126,7 @@ impl PlaceholderSource {
         })
     }
 
-    fn value(
-        &self,
-        matched: &MatchedTarget,
-        query: &str,
-        address: &TargetValues,
-    ) -> Result<String, TranslationFault> {
+    fn value(&self, matched: &MatchedTarget, query: &str, address: &TargetValues) -> Result<String, TranslationFault> {
         Ok(match self {
             Self::Literal(text) => (*text).to_owned(),
             Self::Parameter(name) => matched.parameter(name).to_owned(),

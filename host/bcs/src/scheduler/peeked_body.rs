@@ -49,10 +49,7 @@ impl http_body::Body for PeekedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if !self.start.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.start)))));
         }
@@ -136,10 +133,7 @@ mod tests {
         let peeked = PeekedBody::read(Body::from("abcdefgh"), 4).await.unwrap();
         assert_eq!(peeked.size_hint().exact(), Some(8));
         let peeked = PeekedBody::read(body(&["abcd", "ef"], None), 4).await.unwrap();
-        assert_eq!(
-            (peeked.size_hint().lower(), peeked.size_hint().upper()),
-            (4, None)
-        );
+        assert_eq!((peeked.size_hint().lower(), peeked.size_hint().upper()), (4, None));
         assert!(!peeked.is_end_stream());
         assert!(PeekedBody::read(Body::empty(), 4).await.unwrap().is_end_stream());
     }

@@ -81,8 +81,7 @@ impl CustomResourceStore {
         match error {
             StoreError::Unreachable { store, reason } => {
                 let path = change.path.display();
-                let reason =
-                    format!("{reason}; it is unknown whether {path} was written: check it before you retry");
+                let reason = format!("{reason}; it is unknown whether {path} was written: check it before you retry");
                 StoreError::Unreachable { store, reason }
             }
             error => error,
@@ -164,9 +163,7 @@ impl DefinitionStore for CustomResourceStore {
                 Some(subject) => self.write_guarded(change, &subject).await,
                 None => self.write(change).await,
             },
-            _ => Err(StoreError::OneAtATime {
-                store: self.location(),
-            }),
+            _ => Err(StoreError::OneAtATime { store: self.location() }),
         }
     }
 
@@ -177,9 +174,7 @@ impl DefinitionStore for CustomResourceStore {
 
 fn version_of(resource: &Resource) -> u64 {
     let version = resource.metadata("resourceVersion");
-    version
-        .and_then(|version| version.parse().ok())
-        .unwrap_or_default()
+    version.and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
 fn file_of(resource: &Resource) -> DefinitionFile {
@@ -203,9 +198,7 @@ fn full_name_in(path: &Path) -> Option<DefinitionName> {
 /// as text, so that the parser reports what is missing.
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {
-        Some(Value::Object(spec)) => {
-            Value::Object(document::completed(spec.clone(), &name_of(resource))).to_string()
-        }
+        Some(Value::Object(spec)) => Value::Object(document::completed(spec.clone(), &name_of(resource))).to_string(),
         _ => {
             let mut definition = Map::new();
             let version = format!("{}/{}", KIND.group, KIND.version);

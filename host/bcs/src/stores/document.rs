@@ -44,10 +44,7 @@ fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
 }
 
 /// Sets `kind` and `apiVersion` in a document. A missing name or namespace is taken from the node or resource.
-pub(crate) fn completed(
-    mut document: Map<String, Value>,
-    definition_name: &DefinitionName,
-) -> Map<String, Value> {
+pub(crate) fn completed(mut document: Map<String, Value>, definition_name: &DefinitionName) -> Map<String, Value> {
     let mut definition = Map::new();
     for (field, text) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         remove(&mut document, field);
@@ -88,9 +85,7 @@ pub(crate) fn with_defaults(text: String, definition_name: &DefinitionName) -> S
     };
     let is_version = field(&document, "apiVersion").is_none_or(|version| version == API_VERSION);
     let is_named = match field(&document, "metadata") {
-        Some(Value::Object(metadata)) => ["name", "namespace"]
-            .iter()
-            .all(|name| field(metadata, name).is_some()),
+        Some(Value::Object(metadata)) => ["name", "namespace"].iter().all(|name| field(metadata, name).is_some()),
         _ => false,
     };
     match field(&document, "kind") {
@@ -142,9 +137,7 @@ pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value
     let kind = field(&document, "kind").and_then(Value::as_str);
     match kind {
         Some(kind) if kind.eq_ignore_ascii_case(KIND) => Ok(document),
-        Some(kind) => Err(wrong(format!(
-            "a definition of kind {kind:?} cannot be stored here"
-        ))),
+        Some(kind) => Err(wrong(format!("a definition of kind {kind:?} cannot be stored here"))),
         None => Err(wrong("kind is missing".to_owned())),
     }
 }

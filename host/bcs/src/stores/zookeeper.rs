@@ -143,18 +143,12 @@ impl ZooKeeperStore {
     /// Returns a write of the root node, to be made together with the changes. That write fails if another program has
     /// changed an operation or kind since this check. Returns `None` if the changes set no new operation or kind.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<NodeWrite>, StoreError> {
-        if changes
-            .iter()
-            .all(|change| OperationAndKind::gained(change).is_none())
-        {
+        if changes.iter().all(|change| OperationAndKind::gained(change).is_none()) {
             return Ok(None);
         }
         let reading = async {
             let options = CreateMode::Persistent.with_acls(self.zookeeper.acls());
-            client
-                .mkdir(&self.root, &options)
-                .await
-                .at("creating", &self.root)?;
+            client.mkdir(&self.root, &options).await.at("creating", &self.root)?;
             let (data, stat) = client.get_data(&self.root).await.at("reading", &self.root)?;
             Ok::<_, ZooKeeperError>((data, stat, nodes::read_all(client, &self.root).await?))
         };
@@ -201,9 +195,7 @@ impl ZooKeeperStore {
             Ok((bytes, stat)) => (bytes, Some(stat.version)),
             Err(Error::NoNode) => (Vec::new(), None),
             Err(source) => {
-                return Err(source)
-                    .at("reading", path)
-                    .map_err(|error| self.error(&error));
+                return Err(source).at("reading", path).map_err(|error| self.error(&error));
             }
         };
         let text = (!node_data.is_empty())

@@ -111,12 +111,7 @@ fn port(port: CheckedView<'_>) -> Value {
         "Name": port.at("name").text(),
         "Protocol": port.at("protocol").text(),
     }));
-    keep_others(
-        port,
-        &["containerPort", "hostPort", "name", "protocol"],
-        &mut into,
-        &[],
-    );
+    keep_others(port, &["containerPort", "hostPort", "name", "protocol"], &mut into, &[]);
     into.into()
 }
 
@@ -140,12 +135,7 @@ fn environment(
 ) -> Map<String, Value> {
     let mut into = Map::new();
     for variable in container.at("env").elements() {
-        let value = match variable
-            .at("valueFrom")
-            .at("resourceFieldRef")
-            .at("resource")
-            .text()
-        {
+        let value = match variable.at("valueFrom").at("resourceFieldRef").at("resource").text() {
             "" => variable.at("value").text().to_owned(),
             "requests.cpu" => fixed_point(requests.cpus * 1000.0),
             "requests.memory" => fixed_point(requests.memory),

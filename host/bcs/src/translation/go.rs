@@ -58,10 +58,7 @@ impl GoType {
     /// Returns the path of every key that a value of this type can have, as a pattern.
     pub(crate) fn patterns(&self) -> Vec<PointerPattern> {
         // All paths are valid patterns, as a test checks, so `ok` drops none of them.
-        self.key_paths()
-            .iter()
-            .filter_map(|text| text.parse().ok())
-            .collect()
+        self.key_paths().iter().filter_map(|text| text.parse().ok()).collect()
     }
 
     pub(crate) fn key_paths(&self) -> Vec<String> {

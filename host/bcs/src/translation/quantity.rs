@@ -35,8 +35,7 @@ fn without_underscores(text: &str) -> Option<String> {
     let is_between = |index: usize| {
         let before = index.checked_sub(1).and_then(|index| bytes.get(index));
         let after = bytes.get(index + 1);
-        before.is_some_and(|byte| is_digit(*byte))
-            && after.is_some_and(|byte| is_digit(*byte) && *byte != b'x')
+        before.is_some_and(|byte| is_digit(*byte)) && after.is_some_and(|byte| is_digit(*byte) && *byte != b'x')
     };
     text.match_indices('_')
         .all(|(index, _)| is_between(index))

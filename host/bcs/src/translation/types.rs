@@ -125,10 +125,7 @@ const CONSTRAINT_DATA: GoType = Struct(&[
     Field("set", Struct(&[Field("item", List(&Text))])),
 ]);
 
-const RANGE: GoType = Struct(&[
-    Field("begin", Integer(Unsigned64)),
-    Field("end", Integer(Unsigned64)),
-]);
+const RANGE: GoType = Struct(&[Field("begin", Integer(Unsigned64)), Field("end", Integer(Unsigned64))]);
 
 const POD_TEMPLATE: GoType = Struct(&[
     Field("metadata", OBJECT_META),

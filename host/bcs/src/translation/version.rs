@@ -28,10 +28,7 @@ pub(super) fn run_as(kind: RequiredKind, object: CheckedView<'_>) -> String {
 }
 
 /// Returns the scheduler's `Version` without its field `raw_json`.
-pub(super) fn version(
-    kind: RequiredKind,
-    object: CheckedView<'_>,
-) -> Result<Map<String, Value>, TranslationFault> {
+pub(super) fn version(kind: RequiredKind, object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
     let mut restart_policy = object.at("restartPolicy").object();
     match object.at("restartPolicy").at("policy").text() {
         "" => {

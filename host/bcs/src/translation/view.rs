@@ -13,9 +13,7 @@ impl<'a> CheckedView<'a> {
     }
 
     pub(super) fn at(self, key: &str) -> Self {
-        self.0
-            .and_then(|value| value.get(key))
-            .map_or(Self(None), Self::new)
+        self.0.and_then(|value| value.get(key)).map_or(Self(None), Self::new)
     }
 
     pub(super) fn exists(self) -> bool {
@@ -35,11 +33,7 @@ impl<'a> CheckedView<'a> {
     }
 
     pub(super) fn elements(self) -> impl Iterator<Item = CheckedView<'a>> {
-        self.0
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .map(Self::new)
+        self.0.and_then(Value::as_array).into_iter().flatten().map(Self::new)
     }
 
     pub(super) fn members(self) -> impl Iterator<Item = (&'a str, CheckedView<'a>)> {
@@ -62,19 +56,9 @@ impl<'a> CheckedView<'a> {
 /// Copies those members of `from` into `into` that bcs-mesos-driver does not know and drops. A member that is named in
 /// `read_keys` is not copied, because it is already translated. A member that has the name of a field of the scheduler
 /// is not copied either: the scheduler could refuse its value, or use a value that nobody has checked.
-pub(super) fn keep_others(
-    from: CheckedView<'_>,
-    read_keys: &[&str],
-    into: &mut Map<String, Value>,
-    optional: &[&str],
-) {
+pub(super) fn keep_others(from: CheckedView<'_>, read_keys: &[&str], into: &mut Map<String, Value>, optional: &[&str]) {
     let target_keys: Vec<String> = into.keys().cloned().collect();
-    let scheduler_keys = || {
-        target_keys
-            .iter()
-            .map(String::as_str)
-            .chain(optional.iter().copied())
-    };
+    let scheduler_keys = || target_keys.iter().map(String::as_str).chain(optional.iter().copied());
     for (key, value) in from.members() {
         if !read_keys.contains(&key) && !scheduler_keys().any(|scheduler_key| same_key(key, scheduler_key)) {
             into.insert(key.to_owned(), value.value());

@@ -26,14 +26,7 @@ use super::{
 use crate::routes::{RequiredKind, TargetValues};
 
 /// The keys of an object of BCS's type `BcsDaemonset`.
-const DAEMONSET: [&str; 6] = [
-    "apiVersion",
-    "kind",
-    "metadata",
-    "spec",
-    "restartPolicy",
-    "killPolicy",
-];
+const DAEMONSET: [&str; 6] = ["apiVersion", "kind", "metadata", "spec", "restartPolicy", "killPolicy"];
 /// The optional keys of the scheduler's `BcsDaemonsetDef`.
 const DAEMONSET_DEF: [&str; 4] = ["creationTimestamp", "labels", "annotations", "clusterName"];
 
@@ -76,8 +69,7 @@ pub(super) fn address(kind: RequiredKind, object: CheckedView<'_>) -> TargetValu
 /// Translates a deployment. It may have no template, and then controls an application that already exists.
 fn deployment(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationFault> {
     let spec = object.at("spec");
-    let mut into =
-        members(json!({"metadata": object_metadata(RequiredKind::Deployment, object.at("metadata"))}));
+    let mut into = members(json!({"metadata": object_metadata(RequiredKind::Deployment, object.at("metadata"))}));
     if spec.at("selector").exists() {
         into.insert("selector".to_owned(), spec.at("selector").value());
     }
@@ -101,10 +93,7 @@ fn daemonset(object: CheckedView<'_>) -> Result<Map<String, Value>, TranslationF
     // The key `version` of a `BcsDaemonsetDef` must contain the translated `Version`. A key of the same name in the
     // client's metadata is therefore removed.
     into.retain(|key, _| !admittance_admission::same_key(key, "version"));
-    into.insert(
-        "version".to_owned(),
-        version(RequiredKind::Daemonset, object)?.into(),
-    );
+    into.insert("version".to_owned(), version(RequiredKind::Daemonset, object)?.into());
     keep_others(object, &DAEMONSET, &mut into, &DAEMONSET_DEF);
     Ok(into)
 }

@@ -87,10 +87,7 @@ fn in_order(names: Vec<String>) -> Vec<(i64, String)> {
 
 /// Returns the sequence number at the end of the name of a registered node; `None` if it has none.
 pub(crate) fn sequence(name: &str) -> Option<i64> {
-    let begin = name
-        .len()
-        .checked_sub(SEQUENCE_LENGTH)
-        .filter(|begin| *begin > 0)?;
+    let begin = name.len().checked_sub(SEQUENCE_LENGTH).filter(|begin| *begin > 0)?;
     name.get(begin..)?.parse().ok()
 }
 
@@ -211,10 +208,7 @@ mod tests {
     #[test]
     fn only_nodes_whose_names_end_with_a_sequence_number_are_members() {
         for (name, expected) in [
-            (
-                "_c_0123456789abcdef0123456789abcdef-10.0.0.1:30100000000007",
-                Some(7),
-            ),
+            ("_c_0123456789abcdef0123456789abcdef-10.0.0.1:30100000000007", Some(7)),
             ("x0000000000", Some(0)),
             ("x2147483647", Some(2_147_483_647)),
             ("x9999999999", Some(9_999_999_999)),

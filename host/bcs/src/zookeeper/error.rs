@@ -5,10 +5,7 @@ use crate::zookeeper::EnsembleAddress;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ZooKeeperError {
     #[error("ZooKeeper at {servers} is unavailable: {reason}")]
-    Unavailable {
-        servers: EnsembleAddress,
-        reason: String,
-    },
+    Unavailable { servers: EnsembleAddress, reason: String },
     #[error("ZooKeeper at {servers}: the root node of the connection string does not exist; create it")]
     NoRoot { servers: EnsembleAddress },
     #[error("ZooKeeper, {action} {path}: {}", describe(.source))]

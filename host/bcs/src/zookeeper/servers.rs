@@ -48,10 +48,7 @@ impl EnsembleServer {
 
 impl EnsembleAddress {
     /// Creates the address of an ensemble. `/` as the root node is the same as `None`.
-    pub fn new(
-        servers: impl IntoIterator<Item = EnsembleServer>,
-        root: Option<String>,
-    ) -> Result<Self, ServersError> {
+    pub fn new(servers: impl IntoIterator<Item = EnsembleServer>, root: Option<String>) -> Result<Self, ServersError> {
         let servers: Vec<_> = servers.into_iter().collect();
         if servers.is_empty() {
             return Err(ServersError::Empty);
@@ -94,9 +91,7 @@ impl FromStr for EnsembleServer {
         }
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
-                let (host, rest) = rest
-                    .split_once(']')
-                    .ok_or_else(|| wrong("its bracket is not closed"))?;
+                let (host, rest) = rest.split_once(']').ok_or_else(|| wrong("its bracket is not closed"))?;
                 if host.parse::<std::net::Ipv6Addr>().is_err() {
                     return Err(wrong("brackets must hold an IPv6 address"));
                 }

@@ -74,9 +74,7 @@ impl SessionState {
 
     pub fn since(&self) -> Instant {
         match self {
-            Self::Connecting { since, .. } | Self::Connected { since, .. } | Self::Lost { since, .. } => {
-                *since
-            }
+            Self::Connecting { since, .. } | Self::Connected { since, .. } | Self::Lost { since, .. } => *since,
         }
     }
 

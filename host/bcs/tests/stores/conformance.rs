@@ -6,8 +6,8 @@ use admittance_definitions::{DefinitionStore, StoreError};
 use futures_util::FutureExt as _;
 
 use crate::documents::{
-    assert_changed_meanwhile, assert_holds, creation, deletion, document, document_for, id, ids, replacement,
-    soon, until, until_hook,
+    assert_changed_meanwhile, assert_holds, creation, deletion, document, document_for, id, ids, replacement, soon,
+    until, until_hook,
 };
 
 /// The definitions that the store of a test reads. The test can also change them without the store, to simulate a
@@ -134,10 +134,7 @@ pub(crate) async fn only_the_version_that_was_read_is_replaced<G: StoreFixture>(
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
     store.commit(&[replacement(&path, &text, &second)]).await.unwrap();
-    store
-        .commit(&[replacement(&path, &second, &third)])
-        .await
-        .unwrap();
+    store.commit(&[replacement(&path, &second, &third)]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &third)]);
 
     ground.put(&path, &text).await;
@@ -310,17 +307,13 @@ pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: 
         );
         let elsewhere = document_for(1, "n", "third", "hook");
         one.commit(&[creation(&third, &elsewhere)]).await.unwrap();
-        let replacement_result = one
-            .commit(&[replacement(&third, &elsewhere, &text("third"))])
-            .await;
+        let replacement_result = one.commit(&[replacement(&third, &elsewhere, &text("third"))]).await;
         assert!(
             matches!(replacement_result, Err(StoreError::Conflict { .. })),
             "{replacement_result:?}"
         );
         let changed = document_for(0, "n", name, "another");
-        one.commit(&[replacement(path, &stored_text, &changed)])
-            .await
-            .unwrap();
+        one.commit(&[replacement(path, &stored_text, &changed)]).await.unwrap();
         one.commit(&[deletion(&third, &elsewhere)]).await.unwrap();
         one.commit(&[deletion(path, &changed)]).await.unwrap();
     }
@@ -354,14 +347,8 @@ pub(crate) async fn an_invalid_definition_can_be_read_and_replaced<G: StoreFixtu
         );
         ground.put(&invalid_path, junk).await;
         let reread_files = store.read().await.unwrap();
-        let junk_file = reread_files
-            .iter()
-            .find(|file| file.path == invalid_path)
-            .unwrap();
-        store
-            .commit(&[deletion(&invalid_path, &junk_file.text)])
-            .await
-            .unwrap();
+        let junk_file = reread_files.iter().find(|file| file.path == invalid_path).unwrap();
+        store.commit(&[deletion(&invalid_path, &junk_file.text)]).await.unwrap();
         assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
     }
 }
@@ -455,10 +442,7 @@ pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
         assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
         ground.put(&path, bcs_text).await;
         let reread_files = store.read().await.unwrap();
-        store
-            .commit(&[deletion(&path, &reread_files[0].text)])
-            .await
-            .unwrap();
+        store.commit(&[deletion(&path, &reread_files[0].text)]).await.unwrap();
         assert_holds(&store.read().await.unwrap(), &[]);
     }
 }

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     conformance::{StoreFixture, each_rule, each_rule_of_shared, tests},
     documents::{
-        assert_changed_meanwhile, assert_holds, creation, deletion, document, id, ids, replacement, until,
-        until_hook,
+        assert_changed_meanwhile, assert_holds, creation, deletion, document, id, ids, replacement, until, until_hook,
     },
     setting::{Setting, eventually},
 };
@@ -193,10 +192,7 @@ async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
     store.commit(&[change]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
     let stored_object = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
-    assert_eq!(
-        stored_object["metadata"]["labels"]["team"], "x",
-        "{stored_object}"
-    );
+    assert_eq!(stored_object["metadata"]["labels"]["team"], "x", "{stored_object}");
 
     let mut other = stored_object.clone();
     other["spec"] = serde_json::from_str(&text).unwrap();
@@ -252,10 +248,7 @@ async fn a_forbidden_operation_is_reported() {
     setting.server.remove_kind(PLURAL);
     let outcome = until(&store, "no such kind", Result::is_err).await;
     let words = outcome.unwrap_err().to_string();
-    assert!(
-        words.contains("install their CustomResourceDefinition"),
-        "{words}"
-    );
+    assert!(words.contains("install their CustomResourceDefinition"), "{words}");
 }
 
 #[tokio::test]
@@ -274,10 +267,7 @@ async fn after_an_unanswered_write_the_store_checks_whether_it_was_made() {
         setting.server.hold("replace", PLURAL);
         let change = [replacement(&path, &text, &second)];
         let interrupted = async {
-            eventually("the request", async || {
-                setting.server.count("replace", PLURAL) > before
-            })
-            .await;
+            eventually("the request", async || setting.server.count("replace", PLURAL) > before).await;
             if is_written {
                 StoreFixture::put(&setting, &path, &second).await;
             }

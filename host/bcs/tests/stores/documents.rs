@@ -2,9 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use admittance_definitions::{
-    DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, FileChange, StoreError,
-};
+use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, FileChange, StoreError};
 use serde_json::{Value, json};
 
 /// Only a failed test reaches this timeout.
@@ -87,10 +85,7 @@ pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)])
         let text = value(&file.text);
         let metadata = &text["metadata"];
         let (namespace, name) = (metadata["namespace"].as_str(), metadata["name"].as_str());
-        assert_eq!(
-            ids(std::slice::from_ref(file)),
-            [id(namespace.unwrap(), name.unwrap())]
-        );
+        assert_eq!(ids(std::slice::from_ref(file)), [id(namespace.unwrap(), name.unwrap())]);
     }
 }
 

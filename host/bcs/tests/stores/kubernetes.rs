@@ -171,8 +171,7 @@ impl EtcdAndApiServer {
 
     fn path_of(&self, path: &Path) -> (String, String) {
         let (namespace, name) = resource_of(path);
-        let collection =
-            format!("/apis/bkbcs.tencent.com/v2/namespaces/{namespace}/admissionwebhookconfigurations");
+        let collection = format!("/apis/bkbcs.tencent.com/v2/namespaces/{namespace}/admissionwebhookconfigurations");
         (format!("{collection}/{name}"), collection)
     }
 }
@@ -280,10 +279,7 @@ impl StoreFixture for BorrowedApiServer {
             Ok(response_text) => {
                 let stored_object: Value = serde_json::from_str(&response_text).unwrap();
                 object["metadata"] = stored_object["metadata"].clone();
-                kubernetes
-                    .request(Method::PUT, &path, Some(&object))
-                    .await
-                    .unwrap();
+                kubernetes.request(Method::PUT, &path, Some(&object)).await.unwrap();
             }
             Err(_) => {
                 let namespace_object = json!({"metadata": {"name": namespace}});
@@ -298,10 +294,7 @@ impl StoreFixture for BorrowedApiServer {
 
     async fn remove(&self, path: &Path) {
         let (path, _) = self.kubernetes().path_of(path);
-        self.kubernetes()
-            .request(Method::DELETE, &path, None)
-            .await
-            .unwrap();
+        self.kubernetes().request(Method::DELETE, &path, None).await.unwrap();
     }
 
     async fn lose(&mut self) {

@@ -136,11 +136,7 @@ async fn each_definition_has_the_node_that_bcs_gives_it() {
             kind: kind.to_owned(),
             name: name.to_owned(),
         };
-        assert_eq!(
-            store.path_for(&id).as_deref().map(node),
-            expected,
-            "{kind} {name}"
-        );
+        assert_eq!(store.path_for(&id).as_deref().map(node), expected, "{kind} {name}");
     }
     for (path, expected) in [
         ("zookeeper:/blueking/admissionwebhook/a/b", true),
@@ -173,10 +169,7 @@ async fn nodes_with_unusual_content_are_read() {
     assert!(error.to_string().contains("has nodes below it"), "{error}");
     let client = nodes.client().await;
     for below in ["n/b/deeper", "n/b"] {
-        client
-            .delete(&format!("{}/{below}", nodes.root), None)
-            .await
-            .unwrap();
+        client.delete(&format!("{}/{below}", nodes.root), None).await.unwrap();
     }
     until_hook(&store, None).await;
 
@@ -302,10 +295,7 @@ async fn a_store_uses_only_operations_of_zookeeper_3_4() {
     );
     store.commit(&[creation(&path("x"), &one)]).await.unwrap();
     until_hook(&store, Some("one")).await;
-    store
-        .commit(&[replacement(&path("x"), &one, &two)])
-        .await
-        .unwrap();
+    store.commit(&[replacement(&path("x"), &one, &two)]).await.unwrap();
     until_hook(&store, Some("two")).await;
     store
         .commit(&[deletion(&path("x"), &two), creation(&path("y"), &three)])

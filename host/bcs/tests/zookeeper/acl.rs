@@ -15,10 +15,7 @@ fn as_user(password: &str) -> EnsembleConfig {
     }
 }
 
-async fn registered_path(
-    zookeeper: &ZooKeeper,
-    parent: &str,
-) -> (admittance_bcs::zookeeper::HeldRegistration, String) {
+async fn registered_path(zookeeper: &ZooKeeper, parent: &str) -> (admittance_bcs::zookeeper::HeldRegistration, String) {
     let registered = zookeeper.register(registration(parent, "x"));
     let state = until(&mut registered.states(), RegistrationState::is_registered).await;
     let RegistrationState::Registered { path } = state else {
@@ -65,10 +62,7 @@ async fn other_users_are_refused_with_a_reason() {
                 .is_some_and(|reason| reason.contains("not allowed"))
         })
         .await;
-        assert!(
-            list.stale_reason.as_ref().unwrap().contains("/acl/of/ours"),
-            "{list:?}"
-        );
+        assert!(list.stale_reason.as_ref().unwrap().contains("/acl/of/ours"), "{list:?}");
         assert!(!list.is_read, "{list:?}");
         let refused = other_user.register(registration("/acl/of/ours", "y"));
         until(

@@ -3,10 +3,7 @@
 //! Other crates include this file with `#[path]`; they need `tempfile`, and `rustix` with its feature `process`. All
 //! functions block.
 
-#![allow(
-    dead_code,
-    reason = "each program of tests that includes this uses a part of it"
-)]
+#![allow(dead_code, reason = "each program of tests that includes this uses a part of it")]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 // `path` is relative to the directory of this file, even if another crate includes the file.
@@ -151,14 +148,7 @@ impl TestZooKeeper {
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(&self.configuration)
             .env("LOG", &self.log)
-            .env(
-                "REMOVE",
-                if self.is_static {
-                    self.folder()
-                } else {
-                    Path::new("")
-                },
-            )
+            .env("REMOVE", if self.is_static { self.folder() } else { Path::new("") })
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

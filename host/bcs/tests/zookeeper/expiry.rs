@@ -24,11 +24,7 @@ pub(crate) fn expire(address: &str, session: i64) {
     connect.push(0); // Not only for reading.
     send(&mut stream, &connect);
     let reply = receive(&mut stream);
-    assert_eq!(
-        reply[8..16],
-        session.to_be_bytes(),
-        "there is no session {session:#x}"
-    );
+    assert_eq!(reply[8..16], session.to_be_bytes(), "there is no session {session:#x}");
     let close = [1_i32.to_be_bytes(), (-11_i32).to_be_bytes()].concat();
     send(&mut stream, &close);
     let mut rest = Vec::new();

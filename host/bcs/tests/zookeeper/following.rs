@@ -32,10 +32,7 @@ async fn members_are_in_the_order_of_their_sequence_numbers() {
     client.mkdir(parent, &PERSISTENT).await.unwrap();
     for (name, data) in [
         ("a-0000000010", "third"),
-        (
-            "_c_0123456789abcdef0123456789abcdef-10.0.0.1:80800000000002",
-            "first",
-        ),
+        ("_c_0123456789abcdef0123456789abcdef-10.0.0.1:80800000000002", "first"),
         ("m-0000000009", "second"),
         // The next two nodes are not members. The name of a member is some text, followed by a sequence number of 10
         // digits.
@@ -90,10 +87,7 @@ async fn changes_of_child_names_are_followed() {
         client.mkdir(&path, &PERSISTENT).await.unwrap();
     }
     let all = until(&mut list, |list| list.children.len() == 3).await;
-    assert_eq!(
-        all.children,
-        ["BCS-MESOS-10001", "BCS-MESOS-10002", "_c_x0000000001"]
-    );
+    assert_eq!(all.children, ["BCS-MESOS-10001", "BCS-MESOS-10002", "_c_x0000000001"]);
     assert!(all.is_read && all.stale_reason.is_none(), "{all:?}");
 }
 
@@ -115,10 +109,7 @@ async fn members_stay_listed_while_the_server_is_unavailable() {
     let zookeeper = ZooKeeper::open(config(server.address()));
     let registered = other_client(server.address()).await;
     registered.mkdir("/m", &PERSISTENT).await.unwrap();
-    registered
-        .create("/m/x0000000001", b"one", &PERSISTENT)
-        .await
-        .unwrap();
+    registered.create("/m/x0000000001", b"one", &PERSISTENT).await.unwrap();
     let members = zookeeper.members("/m");
     let mut list = members.receiver();
     until_data(&mut list, &["one"]).await;

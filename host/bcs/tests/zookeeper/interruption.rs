@@ -79,8 +79,8 @@ async fn relay(client: TcpStream, server: TcpStream, moment: BreakMoment, was: A
     let withheld = AtomicI64::new(i64::MIN);
     let requests = async {
         while let Some(frame) = read(&mut from_client).await {
-            let makes_it = number(&frame, 4) == Some(CREATE)
-                && number(&frame, frame.len() - 4) == Some(EPHEMERAL_SEQUENTIAL);
+            let makes_it =
+                number(&frame, 4) == Some(CREATE) && number(&frame, frame.len() - 4) == Some(EPHEMERAL_SEQUENTIAL);
             if makes_it && !was.swap(true, Ordering::Relaxed) {
                 match moment {
                     BreakMoment::RequestSent => return,

@@ -35,12 +35,7 @@ impl OldServer {
                 let (client, _) = listener.accept().await.unwrap();
                 count.send_modify(|count| *count += 1);
                 let server = TcpStream::connect(server).await.unwrap();
-                tokio::spawn(relay(
-                    client,
-                    server,
-                    task_unknown.clone(),
-                    task_breaks.subscribe(),
-                ));
+                tokio::spawn(relay(client, server, task_unknown.clone(), task_breaks.subscribe()));
             }
         });
         Self {
@@ -76,12 +71,7 @@ impl Drop for OldServer {
     }
 }
 
-async fn relay(
-    client: TcpStream,
-    server: TcpStream,
-    unknown: Arc<Mutex<Vec<i32>>>,
-    mut breaks: watch::Receiver<u32>,
-) {
+async fn relay(client: TcpStream, server: TcpStream, unknown: Arc<Mutex<Vec<i32>>>, mut breaks: watch::Receiver<u32>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let requests = async {

@@ -226,16 +226,10 @@ async fn a_missing_root_node_is_reported() {
     .await;
     assert!(format!("{missed:?}").contains(&servers), "{missed:?}");
     let client = other_client(shared()).await;
-    client
-        .mkdir("/below/this", &crate::scene::PERSISTENT)
-        .await
-        .unwrap();
+    client.mkdir("/below/this", &crate::scene::PERSISTENT).await.unwrap();
     let path = path(&registered).await;
     let full_path = format!("/below/this{path}");
-    assert!(
-        client.check_stat(&full_path).await.unwrap().is_some(),
-        "{full_path}"
-    );
+    assert!(client.check_stat(&full_path).await.unwrap().is_some(), "{full_path}");
     let members = zookeeper.members("/parent");
     until(&mut members.receiver(), |list| list.children.len() == 1).await;
 }

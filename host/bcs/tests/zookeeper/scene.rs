@@ -40,7 +40,8 @@ pub(crate) async fn until<T: Clone>(receiver: &mut watch::Receiver<T>, is_it: im
 }
 
 pub(crate) async fn session(zookeeper: &ZooKeeper, before: Option<SessionId>) -> SessionId {
-    let is_it = |state: &SessionState| matches!(state, SessionState::Connected { session, .. } if Some(*session) != before);
+    let is_it =
+        |state: &SessionState| matches!(state, SessionState::Connected { session, .. } if Some(*session) != before);
     match until(&mut zookeeper.states(), is_it).await {
         SessionState::Connected { session, .. } => session,
         state => panic!("{state:?}"),

@@ -77,11 +77,7 @@ async fn an_unresponsive_server_is_not_used_until_it_responds_again() {
     let mut states = zookeeper.states();
     server.suspend();
     until(&mut states, |state| !state.is_connected()).await;
-    let opens_none = |state: &SessionState| {
-        state
-            .reason()
-            .is_some_and(|reason| reason.contains("opens no session"))
-    };
+    let opens_none = |state: &SessionState| state.reason().is_some_and(|reason| reason.contains("opens no session"));
     until(&mut states, opens_none).await;
     server.resume();
     session(&zookeeper, None).await;

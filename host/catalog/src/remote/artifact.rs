@@ -151,10 +151,7 @@ fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>
     Ok(None)
 }
 
-pub(super) async fn existing_manifest(
-    repository: &Repository<'_>,
-    version: &TagOrDigest,
-) -> Result<Bytes, Error> {
+pub(super) async fn existing_manifest(repository: &Repository<'_>, version: &TagOrDigest) -> Result<Bytes, Error> {
     let manifest = repository.manifest(version).await?;
     manifest.ok_or_else(|| Error::NotFound {
         location: repository.image_reference(version),

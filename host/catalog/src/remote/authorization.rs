@@ -72,9 +72,7 @@ impl Repository<'_> {
         // The first request of a push only asks whether a blob exists, so the registry's challenge names only the right
         // to pull. A push also needs the right to push, so this program adds it to the scope.
         let scope = match self.access {
-            RegistryAccess::Pull => {
-                parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull"))
-            }
+            RegistryAccess::Pull => parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull")),
             RegistryAccess::Push => format!("repository:{repository}:pull,push"),
         };
         Ok(Challenge {
@@ -144,13 +142,8 @@ impl Repository<'_> {
                 format!("as the user `{user}`"),
                 "check the name, and the permissions of this user".to_owned(),
             ),
-            Ok(Some(DockerCredential::IdentityToken(_))) => {
-                ("with the token of the last login".to_owned(), login)
-            }
-            Ok(None) => (
-                "without credentials".to_owned(),
-                format!("check the name, or {login}"),
-            ),
+            Ok(Some(DockerCredential::IdentityToken(_))) => ("with the token of the last login".to_owned(), login),
+            Ok(None) => ("without credentials".to_owned(), format!("check the name, or {login}")),
             Err(error) => return error,
         };
         Error::Unauthorized {

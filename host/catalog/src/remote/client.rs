@@ -34,10 +34,7 @@ impl FetchClient {
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
             silence: config.read_timeout,
-            proxy: config
-                .proxy
-                .clone()
-                .map_or(ProxyChoice::Environment, ProxyChoice::All),
+            proxy: config.proxy.clone().map_or(ProxyChoice::Environment, ProxyChoice::All),
         };
         Ok(Self {
             client: HttpClient::new(tls, options),
@@ -68,16 +65,14 @@ impl FetchClient {
     }
 
     /// Sends a request, and follows redirects. All other responses are returned, even with an error status.
-    pub(super) async fn send(
-        &self,
-        mut request: ClientRequest,
-        location: &str,
-    ) -> Result<ClientResponse, Error> {
+    pub(super) async fn send(&self, mut request: ClientRequest, location: &str) -> Result<ClientResponse, Error> {
         let mut redirects = Redirects::default();
         loop {
-            let response = self.client.send(request.clone()).await.map_err(|error| {
-                failure::of_transport(&error, request.url.host_str(), location, &self.config)
-            })?;
+            let response = self
+                .client
+                .send(request.clone())
+                .await
+                .map_err(|error| failure::of_transport(&error, request.url.host_str(), location, &self.config))?;
             let next = redirects.follow(request, &response);
             match next.map_err(|problem| Error::bad_answer(location, problem))? {
                 Some(next) => request = next,
@@ -86,12 +81,7 @@ impl FetchClient {
         }
     }
 
-    pub(super) async fn body(
-        &self,
-        mut response: ClientResponse,
-        location: &str,
-        limit: u64,
-    ) -> Result<Bytes, Error> {
+    pub(super) async fn body(&self, mut response: ClientResponse, location: &str, limit: u64) -> Result<Bytes, Error> {
         let mut body = BytesMut::new();
         while let Some(chunk) = self.chunk(&mut response, location).await? {
             if (body.len() + chunk.len()) as u64 > limit {
@@ -103,11 +93,7 @@ impl FetchClient {
         Ok(body.freeze())
     }
 
-    pub(super) async fn chunk(
-        &self,
-        response: &mut ClientResponse,
-        location: &str,
-    ) -> Result<Option<Bytes>, Error> {
+    pub(super) async fn chunk(&self, response: &mut ClientResponse, location: &str) -> Result<Option<Bytes>, Error> {
         let chunk = response.chunk().await;
         chunk.map_err(|error| failure::of_transport(&error, response.url.host_str(), location, &self.config))
     }

@@ -19,10 +19,7 @@ const DOCKER_HUB_LOGIN: &str = "https://index.docker.io/v1/";
 
 impl FetchClient {
     /// Reads a repository's credentials from Docker's configuration each time, because helpers return short-lived ones.
-    pub(super) async fn credential(
-        &self,
-        artifact: &OciReference,
-    ) -> Result<Option<DockerCredential>, Error> {
+    pub(super) async fn credential(&self, artifact: &OciReference) -> Result<Option<DockerCredential>, Error> {
         let registry = artifact.registry();
         let credentials_error = |problem: String| Error::Credentials {
             registry: registry.to_owned(),
@@ -39,8 +36,7 @@ impl FetchClient {
             Err(error) => return Err(credentials_error(format!("{}: {error}", path.display()))),
         }
         let login = login(&config, artifact);
-        let lookup =
-            on_disk(move || docker_credential::get_credential_from_reader(config.as_slice(), &login));
+        let lookup = on_disk(move || docker_credential::get_credential_from_reader(config.as_slice(), &login));
         let result = tokio::time::timeout(HELPER_TIMEOUT, lookup).await.map_err(|_| {
             credentials_error(format!(
                 "the credential helper named in {} does not answer",
@@ -48,9 +44,7 @@ impl FetchClient {
             ))
         })?;
         let credential = result.map_err(|error| match error {
-            Error::Panicked(message) => {
-                credentials_error(format!("reading {} failed: {message}", path.display()))
-            }
+            Error::Panicked(message) => credentials_error(format!("reading {} failed: {message}", path.display())),
             error => error,
         })?;
         match credential {
@@ -132,12 +126,9 @@ fn message(error: CredentialRetrievalError) -> String {
             format!("the credential helper {helper} failed: {}", stderr.trim())
         }
         CredentialRetrievalError::HelperCommunicationError => {
-            "the credential helper that it names cannot be started; check that it is installed and in PATH"
-                .to_owned()
+            "the credential helper that it names cannot be started; check that it is installed and in PATH".to_owned()
         }
-        CredentialRetrievalError::ConfigReadError => {
-            "it is not a valid Docker configuration (config.json)".to_owned()
-        }
+        CredentialRetrievalError::ConfigReadError => "it is not a valid Docker configuration (config.json)".to_owned(),
         error => error.to_string(),
     }
 }
@@ -151,11 +142,7 @@ mod tests {
         let config = |keys: &str| format!(r#"{{"auths": {{{keys}}}}}"#);
         for (config, reference, expected) in [
             (config(""), "r.example.com/a/b:1", "r.example.com"),
-            (
-                config(r#""r.example.com": {}"#),
-                "r.example.com/a/b:1",
-                "r.example.com",
-            ),
+            (config(r#""r.example.com": {}"#), "r.example.com/a/b:1", "r.example.com"),
             (
                 config(r#""r.example.com": {}, "r.example.com/a": {}, "r.example.com/a/b": {}"#),
                 "r.example.com/a/b:1",

@@ -1,6 +1,6 @@
 use crate::{
-    Catalog, Digest, Error, Freshness, Module, ModuleReference, NetworkConfig, OnProgress,
-    module::FetchedModule, signature::Material,
+    Catalog, Digest, Error, Freshness, Module, ModuleReference, NetworkConfig, OnProgress, module::FetchedModule,
+    signature::Material,
 };
 
 /// Refuses to fetch modules, because the program was built without the feature `registries`.

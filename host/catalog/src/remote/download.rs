@@ -97,9 +97,7 @@ impl Fetch<'_> {
             Some(partial) => on_disk(move || partial.become_module(digest)).await??,
             None => {
                 let bytes = bytes.clone();
-                let insertion = self
-                    .inner
-                    .in_store(move |store| store.insert_bytes(digest, &bytes));
+                let insertion = self.inner.in_store(move |store| store.insert_bytes(digest, &bytes));
                 insertion.await?.transpose()?;
             }
         }
@@ -191,11 +189,7 @@ impl Download<'_> {
     fn check_size(&self, size: u64, limit: u64) -> Result<(), Error> {
         if size > limit {
             let location = self.location.to_owned();
-            return Err(Error::ModuleTooLarge {
-                location,
-                size,
-                limit,
-            });
+            return Err(Error::ModuleTooLarge { location, size, limit });
         }
         match self.size {
             Some(expected) if size > expected => Err(Error::bad_answer(

@@ -105,12 +105,7 @@ fn retry_after(response: &ClientResponse) -> Option<Duration> {
     })
 }
 
-pub(super) fn of_transport(
-    error: &ClientError,
-    host: Option<&str>,
-    location: &str,
-    config: &NetworkConfig,
-) -> Error {
+pub(super) fn of_transport(error: &ClientError, host: Option<&str>, location: &str, config: &NetworkConfig) -> Error {
     let location = location.to_owned();
     if let Some(tls_error) = find::<rustls::Error>(error) {
         return Error::Tls {
@@ -141,11 +136,7 @@ pub(super) fn of_transport(
 fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> String {
     let trust = match &config.ca {
         None => "name the CA's file with `ca`".into(),
-        Some(path) => format!(
-            "its CA is neither among this system's CAs nor in {}",
-            path.display()
-        )
-        .into(),
+        Some(path) => format!("its CA is neither among this system's CAs nor in {}", path.display()).into(),
     };
     let advice = TlsAdvice {
         trust,
@@ -157,10 +148,7 @@ fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> Str
 
 pub(super) fn is_without_tls(error: &ClientError) -> bool {
     match find::<rustls::Error>(error) {
-        Some(error) => matches!(
-            error,
-            rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)
-        ),
+        Some(error) => matches!(error, rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)),
         None => false,
     }
 }

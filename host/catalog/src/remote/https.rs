@@ -14,11 +14,7 @@ use crate::{
 
 impl Fetch<'_> {
     /// Obtains the module at a URL. If the reference has a digest and the store has this module, nothing is requested.
-    pub(super) async fn https(
-        &self,
-        url: &Url,
-        recorded_module: RecordedModule,
-    ) -> Result<FetchedModule, Error> {
+    pub(super) async fn https(&self, url: &Url, recorded_module: RecordedModule) -> Result<FetchedModule, Error> {
         let location = self.reference.to_string();
         if let Some(digest) = self.pinned
             && let Some(bytes) = self.stored_bytes(digest).await?
@@ -46,9 +42,7 @@ impl Fetch<'_> {
                 request.headers = headers;
                 network.send(request, &location)
             },
-            |bytes, digest| {
-                check_magic(&location, bytes).and_then(|()| check_pin(&location, self.pinned, digest))
-            },
+            |bytes, digest| check_magic(&location, bytes).and_then(|()| check_pin(&location, self.pinned, digest)),
         );
         match (downloaded.await?, &recorded_module) {
             (Some(downloaded), _) => {

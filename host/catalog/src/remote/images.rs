@@ -22,8 +22,8 @@ use crate::{
     manifest::Descriptor,
     module::FetchedModule,
     signature::{
-        CertificateRequirement, FoundSignature, IdentityPattern, IssuerUrl, Keyless, Material, PublicKey,
-        PublicKeys, Requirement, SigningCertificate, TrustRoot, valid_signature,
+        CertificateRequirement, FoundSignature, IdentityPattern, IssuerUrl, Keyless, Material, PublicKey, PublicKeys,
+        Requirement, SigningCertificate, TrustRoot, valid_signature,
     },
 };
 
@@ -70,11 +70,8 @@ impl RegistryImages {
         if let Some(manifest) = self.manifests.get(image) {
             return Ok(manifest);
         }
-        let manifest = self
-            .fetch_manifest(image, &TagOrDigest::from_reference(image))
-            .await?;
-        self.manifests
-            .insert(image.clone(), manifest.clone(), manifest.len());
+        let manifest = self.fetch_manifest(image, &TagOrDigest::from_reference(image)).await?;
+        self.manifests.insert(image.clone(), manifest.clone(), manifest.len());
         Ok(manifest)
     }
 
@@ -117,9 +114,7 @@ impl RegistryImages {
                 };
                 Ok(Requirement::Keyless(Keyless {
                     trust_root: self.trust_root()?.clone(),
-                    identity: pattern
-                        .parse::<IdentityPattern>()
-                        .map_err(|error| invalid(&error))?,
+                    identity: pattern.parse::<IdentityPattern>().map_err(|error| invalid(&error))?,
                     issuer: issuer.parse::<IssuerUrl>().map_err(|error| invalid(&error))?,
                 }))
             }
@@ -165,19 +160,13 @@ impl ImageReader for RegistryImages {
         parse_manifest(&self.manifest_bytes(image).await?)
     }
 
-    async fn configuration(
-        &self,
-        image: &OciReference,
-    ) -> Result<(ImageManifest, Arc<RawValue>), ImageError> {
+    async fn configuration(&self, image: &OciReference) -> Result<(ImageManifest, Arc<RawValue>), ImageError> {
         let mut manifest = self.manifest_bytes(image).await?;
         if let Some(digest) = digest_for_this_machine(&manifest)? {
             manifest = self.fetch_manifest(image, &TagOrDigest::Digest(digest)).await?;
         }
         let manifest_or_index: ManifestOrIndex = parse(&manifest)?;
-        let digest_text = manifest_or_index
-            .config
-            .map(|config| config.digest)
-            .unwrap_or_default();
+        let digest_text = manifest_or_index.config.map(|config| config.digest).unwrap_or_default();
         let digest: Digest = digest_text
             .parse()
             .map_err(|_| ImageError(format!("its configuration has the digest `{digest_text}`")))?;
@@ -220,19 +209,17 @@ impl ImageReader for RegistryImages {
             let (manifest, material) = (manifest.clone(), Arc::clone(&material));
             // Verifying a signature takes up to 1 ms, too long for an async thread.
             let verify = move || valid_signature(&requirement, &manifest, &material);
-            offload_without_deadline(usize::MAX, verify)
-                .await
-                .map_err(|findings| {
-                    let reasons = findings.iter().map(ToString::to_string).collect::<Vec<_>>();
-                    ImageError(format!(
-                        "{image} has no valid signature: it needs {requirement_text}; found: {}",
-                        if reasons.is_empty() {
-                            "none".to_owned()
-                        } else {
-                            reasons.join("; ")
-                        }
-                    ))
-                })?;
+            offload_without_deadline(usize::MAX, verify).await.map_err(|findings| {
+                let reasons = findings.iter().map(ToString::to_string).collect::<Vec<_>>();
+                ImageError(format!(
+                    "{image} has no valid signature: it needs {requirement_text}; found: {}",
+                    if reasons.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        reasons.join("; ")
+                    }
+                ))
+            })?;
         }
         self.verifications.insert(key, (), 0);
         Ok(digest)
@@ -256,8 +243,7 @@ fn raw(bytes: &Bytes) -> Result<Arc<RawValue>, ImageError> {
 }
 
 fn parse<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, ImageError> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| ImageError(format!("the registry's answer is not valid: {error}")))
+    serde_json::from_slice(bytes).map_err(|error| ImageError(format!("the registry's answer is not valid: {error}")))
 }
 
 #[derive(Deserialize)]
@@ -288,8 +274,7 @@ fn digest_for_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageErro
         "aarch64" => "arm64",
         other => other,
     };
-    let is_this_machine =
-        |platform: &ImagePlatform| platform.os == "linux" && platform.architecture == architecture;
+    let is_this_machine = |platform: &ImagePlatform| platform.os == "linux" && platform.architecture == architecture;
     let matching_image = images
         .iter()
         .find(|image| image.platform.as_ref().is_some_and(is_this_machine));
@@ -368,10 +353,7 @@ mod tests {
             recent.insert(number, number, 1);
         }
         assert_eq!(recent.0.lock().len(), CACHED_RESULTS_MAX);
-        assert_eq!(
-            recent.get(&(CACHED_RESULTS_MAX + 9)),
-            Some(CACHED_RESULTS_MAX + 9)
-        );
+        assert_eq!(recent.get(&(CACHED_RESULTS_MAX + 9)), Some(CACHED_RESULTS_MAX + 9));
         recent.insert(0, 0, CACHED_RESULT_SIZE_MAX + 1);
         assert_eq!(recent.get(&0), None);
     }

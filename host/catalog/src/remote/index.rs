@@ -53,10 +53,7 @@ struct IndexPlatform {
 
 impl IndexEntry {
     fn is_wasm(&self) -> bool {
-        let architecture = self
-            .platform
-            .as_ref()
-            .map(|platform| platform.architecture.as_str());
+        let architecture = self.platform.as_ref().map(|platform| platform.architecture.as_str());
         architecture == Some("wasm") || self.artifact_type.as_deref() == Some(WASM_CONFIG_TYPE)
     }
 

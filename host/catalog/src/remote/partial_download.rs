@@ -64,9 +64,7 @@ impl Partial {
         let mut bytes = Vec::new();
         let mut read_bytes = || -> io::Result<()> {
             self.file.rewind()?;
-            (&self.file)
-                .take(limit.saturating_add(1))
-                .read_to_end(&mut bytes)?;
+            (&self.file).take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
             Ok(())
         };
         read_bytes().map_err(failed(&self.path))?;

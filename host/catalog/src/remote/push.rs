@@ -117,10 +117,7 @@ impl Catalog {
             reference: format!("oci://{reference}"),
             total: Some(module.len() as u64),
         });
-        let repository = self
-            .inner
-            .remote
-            .repository(reference, RegistryAccess::Push, progress);
+        let repository = self.inner.remote.repository(reference, RegistryAccess::Push, progress);
         repository.push_module(&module).await?;
         repository.push_blob(&config, &Arc::default()).await?;
         repository.push_manifest(tag, &manifest).await?;
@@ -244,8 +241,7 @@ impl PushedComponent {
                     ..
                 } if depth == 0 => {
                     return Err(
-                        "it is a core module, and plugins are components: build it for `wasm32-wasip2`"
-                            .to_owned(),
+                        "it is a core module, and plugins are components: build it for `wasm32-wasip2`".to_owned(),
                     );
                 }
                 Payload::Version { .. } => depth += 1,

@@ -5,8 +5,8 @@ use admittance_net::client::{ClientRequest, ClientResponse, RequestBody};
 use http::{
     Method, StatusCode,
     header::{
-        AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderName, HeaderValue,
-        LOCATION, SET_COOKIE, TRANSFER_ENCODING,
+        AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderName, HeaderValue, LOCATION,
+        SET_COOKIE, TRANSFER_ENCODING,
     },
 };
 use url::{Origin, Url};

@@ -79,8 +79,7 @@ impl Repository<'_> {
     pub(super) async fn small_blob(&self, digest: Digest, limit: u64) -> Result<Option<Bytes>, Error> {
         let location = self.image_reference(&TagOrDigest::Digest(digest));
         let blob = self.get(&format!("blobs/{digest}"), &location, limit).await?;
-        blob.map(|bytes| check_digest(bytes, digest, location))
-            .transpose()
+        blob.map(|bytes| check_digest(bytes, digest, location)).transpose()
     }
 
     pub(super) async fn blob(&self, digest: Digest, headers: HeaderMap) -> Result<ClientResponse, Error> {
@@ -128,13 +127,8 @@ impl Repository<'_> {
     }
 
     /// Sends a request to the registry, with credentials if it requires them. An error status becomes an error.
-    pub(super) async fn request(
-        &self,
-        request: ClientRequest,
-        location: &str,
-    ) -> Result<ClientResponse, Error> {
-        self.check_response(self.send(request, location).await?, location)
-            .await
+    pub(super) async fn request(&self, request: ClientRequest, location: &str) -> Result<ClientResponse, Error> {
+        self.check_response(self.send(request, location).await?, location).await
     }
 
     /// Sends a request to the registry, with credentials if it requires them. A response with any status is returned.
@@ -159,10 +153,7 @@ impl Repository<'_> {
         }
         match self.authorize(&response, location).await? {
             Some(authorization) => {
-                self.network
-                    .authorizations
-                    .lock()
-                    .insert(key, authorization.clone());
+                self.network.authorizations.lock().insert(key, authorization.clone());
                 send(Some(authorization)).await
             }
             None => Ok(response),
@@ -208,8 +199,7 @@ impl Repository<'_> {
             registry
         };
         let scheme = self.network.scheme(host, location).await?;
-        Url::parse(&format!("{scheme}://{host}/v2/"))
-            .map_err(|error| Error::bad_answer(location, error.to_string()))
+        Url::parse(&format!("{scheme}://{host}/v2/")).map_err(|error| Error::bad_answer(location, error.to_string()))
     }
 }
 
@@ -231,12 +221,7 @@ impl FetchClient {
             Ok(_) => "https",
             Err(error) if failure::is_without_tls(&error) => "http",
             Err(error) => {
-                return Err(failure::of_transport(
-                    &error,
-                    host.as_deref(),
-                    location,
-                    &self.config,
-                ));
+                return Err(failure::of_transport(&error, host.as_deref(), location, &self.config));
             }
         };
         self.schemes.lock().insert(registry.to_owned(), scheme);

@@ -60,11 +60,7 @@ impl Pauses {
             return Err(error);
         };
         self.retries_left = retries_left;
-        let after = self
-            .backoff
-            .after_failure()
-            .min(LONGEST_PAUSE)
-            .max(requested_pause);
+        let after = self.backoff.after_failure().min(LONGEST_PAUSE).max(requested_pause);
         tracing::debug!(%error, ?after, "a request failed and is retried");
         progress(FetchProgress::Retrying { after, error });
         tokio::time::sleep(after).await;

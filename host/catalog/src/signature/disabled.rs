@@ -68,11 +68,7 @@ pub(super) fn by_key(_: &PublicKeys, _: &FoundSignature, _: &[u8]) -> Result<Ver
     Err(Refusal::WrongKey)
 }
 
-pub(super) fn by_identity(
-    keyless: &Keyless,
-    _: &FoundSignature,
-    _: &[u8],
-) -> Result<VerifiedSignature, Refusal> {
+pub(super) fn by_identity(keyless: &Keyless, _: &FoundSignature, _: &[u8]) -> Result<VerifiedSignature, Refusal> {
     match keyless.trust_root.0 {}
 }
 

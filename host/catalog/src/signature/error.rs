@@ -113,9 +113,7 @@ pub enum InvalidTrust {
     },
     #[error("no key is configured: name at least one")]
     NoKeys,
-    #[error(
-        "this program cannot check signatures; build it with the feature `signatures` of the crate `admittance`"
-    )]
+    #[error("this program cannot check signatures; build it with the feature `signatures` of the crate `admittance`")]
     NoSignatures,
 }
 

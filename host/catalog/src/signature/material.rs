@@ -72,9 +72,7 @@ impl FoundSignature {
     /// Returns the file, URL or digest of the signature.
     pub fn name(&self) -> &str {
         match self {
-            Self::Detached { name, .. } | Self::Bundle { name, .. } | Self::SimpleSigning { name, .. } => {
-                name
-            }
+            Self::Detached { name, .. } | Self::Bundle { name, .. } | Self::SimpleSigning { name, .. } => name,
         }
     }
 }
@@ -83,11 +81,7 @@ impl Material {
     /// # Errors
     ///
     /// Returns an error when the module already has [`SIGNATURE_COUNT_LIMIT`] signatures.
-    pub fn add(
-        &mut self,
-        reference: &ModuleReference,
-        signature: FoundSignature,
-    ) -> Result<(), SignatureError> {
+    pub fn add(&mut self, reference: &ModuleReference, signature: FoundSignature) -> Result<(), SignatureError> {
         if self.signatures.len() >= SIGNATURE_COUNT_LIMIT {
             return Err(SignatureError::TooMany {
                 reference: Box::new(reference.clone()),

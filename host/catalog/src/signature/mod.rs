@@ -33,8 +33,8 @@ pub use self::{
     },
     pattern::{InvalidPattern, SourcePattern},
     policy::{
-        CertificateRequirement, IdentityPattern, IssuerUrl, Keyless, PublicKeys, Requirement,
-        SIGNATURE_STATEMENT, SignaturePolicy, SignatureRule,
+        CertificateRequirement, IdentityPattern, IssuerUrl, Keyless, PublicKeys, Requirement, SIGNATURE_STATEMENT,
+        SignaturePolicy, SignatureRule,
     },
     sigstore::{PublicKey, SigningCertificate, TrustRoot},
     source::ReferenceSource,

@@ -73,9 +73,7 @@ impl SourcePattern {
                     && source
                         .authority
                         .as_ref()
-                        .is_some_and(|(source_host, source_port)| {
-                            host.matches(source_host) && port == source_port
-                        })
+                        .is_some_and(|(source_host, source_port)| host.matches(source_host) && port == source_port)
                     && path.matches(&source.path)
             }
         }
@@ -87,9 +85,7 @@ fn matches_file(directory: &str, rest: &PathGlob, file: &str) -> bool {
     let below = |directory: &str| {
         let rest_of_file = match directory {
             "/" => file.strip_prefix('/'),
-            directory => file
-                .strip_prefix(directory)
-                .and_then(|rest| rest.strip_prefix('/')),
+            directory => file.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/')),
         };
         rest_of_file.is_some_and(|text| rest.matches(text))
     };
@@ -168,10 +164,9 @@ fn file(path: &str) -> Result<SourcePatterns, Problem> {
         Some(absolute) => absolute,
         None => path,
     };
-    let inside = path.strip_prefix('/').ok_or((
-        "has no absolute path",
-        "write `file:` and a path that begins with `/`",
-    ))?;
+    let inside = path
+        .strip_prefix('/')
+        .ok_or(("has no absolute path", "write `file:` and a path that begins with `/`"))?;
     let parts: Vec<&str> = inside.split('/').collect();
     if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
         return Err((
@@ -222,8 +217,7 @@ fn https(rest: &str) -> Result<SourcePatterns, Problem> {
 }
 
 fn oci(rest: &str) -> Result<SourcePatterns, Problem> {
-    let fix =
-        "write `oci://`, the registry's host, and a repository, `oci://registry.example.com/plugins/**`";
+    let fix = "write `oci://`, the registry's host, and a repository, `oci://registry.example.com/plugins/**`";
     let (authority, path) = split_authority(rest).ok_or(("names no registry and repository", fix))?;
     if path.contains([':', '@']) {
         return Err((
@@ -231,8 +225,7 @@ fn oci(rest: &str) -> Result<SourcePatterns, Problem> {
             "leave it out: a rule is for a repository, whatever the tag",
         ));
     }
-    let is_fine =
-        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '*' | '/');
+    let is_fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '*' | '/');
     if is_not_normalized(path) || path.ends_with('/') || !path.chars().all(is_fine) {
         return Err(("names no repository", fix));
     }

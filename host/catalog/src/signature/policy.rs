@@ -3,8 +3,8 @@ use std::{fmt, str::FromStr};
 use url::Url;
 
 use super::{
-    InvalidPattern, InvalidTrust, PublicKey, ReferenceSource, SignatureError, SigningCertificate,
-    SourcePattern, TrustRoot, glob::PathGlob,
+    InvalidPattern, InvalidTrust, PublicKey, ReferenceSource, SignatureError, SigningCertificate, SourcePattern,
+    TrustRoot, glob::PathGlob,
 };
 use crate::ModuleReference;
 
@@ -209,9 +209,7 @@ mod tests {
         let reference: ModuleReference = "oci://example.com/plugins/a:1".parse().unwrap();
         let source = ReferenceSource::from_reference(&reference).unwrap();
         assert_eq!(
-            SignaturePolicy::default()
-                .requirement(&reference, &source)
-                .unwrap(),
+            SignaturePolicy::default().requirement(&reference, &source).unwrap(),
             None
         );
         let policy = SignaturePolicy::new(vec![rule("oci://other.example.com/**"), rule("https://**")]);

@@ -18,8 +18,8 @@ pub use self::{certificate::SigningCertificate, key::PublicKey, trust_root::Trus
 
 use self::parsed::{ParsedSignature, SignedContent};
 use super::{
-    CertificateRequirement, FoundSignature, Keyless, PublicKeys, Refusal, SignatureDescription,
-    SignatureKind, VerifiedSignature,
+    CertificateRequirement, FoundSignature, Keyless, PublicKeys, Refusal, SignatureDescription, SignatureKind,
+    VerifiedSignature,
 };
 
 pub(super) fn describe(signature: &FoundSignature) -> SignatureDescription {
@@ -100,10 +100,7 @@ pub(super) fn by_identity(
             required: keyless.issuer.to_string(),
         });
     }
-    let identity = verification
-        .identity()
-        .map(ToString::to_string)
-        .unwrap_or_default();
+    let identity = verification.identity().map(ToString::to_string).unwrap_or_default();
     if !keyless.identity.matches(&identity) {
         return Err(Refusal::WrongIdentity {
             found: identity,
@@ -141,10 +138,7 @@ pub(super) fn by_certificate(
     }
     let parsed_signature = ParsedSignature::new(&certified_signature)?;
     let key = &certificate.key;
-    if !key.has_signed(
-        &parsed_signature.signed.message(artifact),
-        &parsed_signature.signature,
-    ) {
+    if !key.has_signed(&parsed_signature.signed.message(artifact), &parsed_signature.signature) {
         return Err(Refusal::WrongKey);
     }
     parsed_signature.signed.check_subject(artifact)?;
@@ -163,9 +157,7 @@ pub(super) fn by_certificate(
                 .map_err(|error| refusal(error, bundle, &certificate.der))?;
         }
         _ if certified.must_be_logged => {
-            return Err(Refusal::NotInLog(
-                "it has no entry for the certificate".to_owned(),
-            ));
+            return Err(Refusal::NotInLog("it has no entry for the certificate".to_owned()));
         }
         _ => {}
     }
@@ -182,18 +174,16 @@ fn refusal(error: Error, bundle: &Bundle, certificate: &DerCertificate) -> Refus
             expired(bundle, certificate).unwrap_or(Refusal::NotInLog(problem))
         }
         Error::TransparencyLog(error) => Refusal::NotInLog(error.to_string()),
-        Error::Timestamp(TimestampError::NoVerifiedTimestamp(_)) => Refusal::NotInLog(
-            "neither a log nor a timestamp authority records the time of signing".to_owned(),
-        ),
+        Error::Timestamp(TimestampError::NoVerifiedTimestamp(_)) => {
+            Refusal::NotInLog("neither a log nor a timestamp authority records the time of signing".to_owned())
+        }
         Error::Timestamp(error) => Refusal::NotInLog(error.to_string()),
         Error::Bundle(
             error @ (BundleError::MissingInclusionPromise(_)
             | BundleError::MissingInclusionProof(_)
             | BundleError::MissingSigningTimeEvidence),
         ) => Refusal::NotInLog(error.to_string()),
-        Error::UnsupportedBundle(problem) | Error::UnsupportedArtifact(problem) => {
-            Refusal::Unsupported(problem)
-        }
+        Error::UnsupportedBundle(problem) | Error::UnsupportedArtifact(problem) => Refusal::Unsupported(problem),
         error => Refusal::Damaged(error.to_string()),
     }
 }

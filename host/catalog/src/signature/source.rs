@@ -218,10 +218,7 @@ mod tests {
             "https://example.com/%ff",
         ] {
             let error = ReferenceSource::from_reference(&text.parse().unwrap()).unwrap_err();
-            assert!(
-                matches!(error, SignatureError::Ambiguous { .. }),
-                "{text}: {error}"
-            );
+            assert!(matches!(error, SignatureError::Ambiguous { .. }), "{text}: {error}");
         }
     }
 
@@ -236,34 +233,19 @@ mod tests {
         for path_text in ["b/module", "a/../b/module", "a/link", "./a/.././b//module"] {
             let reference = ModuleReference::File(root.join(path_text));
             let source = ReferenceSource::from_reference(&reference).unwrap();
-            assert_eq!(
-                source.path(),
-                Some(root.join("b/module").as_path()),
-                "{path_text}"
-            );
+            assert_eq!(source.path(), Some(root.join("b/module").as_path()), "{path_text}");
         }
         for (path_text, expected_path) in [
             ("a/gone", "a/gone"),
             ("gone/module", "gone/module"),
             ("b/../gone", "gone"),
         ] {
-            let source =
-                ReferenceSource::from_reference(&ModuleReference::File(root.join(path_text))).unwrap();
-            assert_eq!(
-                source.path(),
-                Some(root.join(expected_path).as_path()),
-                "{path_text}"
-            );
+            let source = ReferenceSource::from_reference(&ModuleReference::File(root.join(path_text))).unwrap();
+            assert_eq!(source.path(), Some(root.join(expected_path).as_path()), "{path_text}");
         }
         std::os::unix::fs::symlink(root.join("gone"), root.join("dangling")).unwrap();
-        for path_text in [
-            "dangling",
-            "dangling/module",
-            "gone/../b/module",
-            "b/module/inside",
-        ] {
-            let error =
-                ReferenceSource::from_reference(&ModuleReference::File(root.join(path_text))).unwrap_err();
+        for path_text in ["dangling", "dangling/module", "gone/../b/module", "b/module/inside"] {
+            let error = ReferenceSource::from_reference(&ModuleReference::File(root.join(path_text))).unwrap_err();
             assert!(
                 matches!(error, SignatureError::Unreadable { .. }),
                 "{path_text}: {error}"

@@ -23,17 +23,9 @@ impl Store {
     /// Removes the least recently used entries until the store has at most `limit` bytes. Entries in use are not
     /// removed. If another program needs a removed entry, it fetches or compiles the module again.
     pub fn prune(&self, limit: u64, in_use: &InUse) -> PruneResult {
-        let modules = in_use
-            .modules
-            .iter()
-            .map(|digest| (StoreEntryKind::Module, *digest));
+        let modules = in_use.modules.iter().map(|digest| (StoreEntryKind::Module, *digest));
         let paths_in_use: HashSet<PathBuf> = modules
-            .chain(
-                in_use
-                    .compiled
-                    .iter()
-                    .map(|key| (StoreEntryKind::Compiled, key.0)),
-            )
+            .chain(in_use.compiled.iter().map(|key| (StoreEntryKind::Compiled, key.0)))
             .map(|(kind, name)| self.path(kind, name))
             .collect();
         // Temporary files and partial downloads are not pruned, because `sweep` removes them.

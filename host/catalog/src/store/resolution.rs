@@ -47,10 +47,7 @@ impl Store {
         let record = ResolutionRecord {
             reference: reference.to_string(),
             module: resolution.module,
-            manifest: resolution
-                .manifest
-                .as_ref()
-                .map(|(_, bytes)| Blob(bytes.to_vec())),
+            manifest: resolution.manifest.as_ref().map(|(_, bytes)| Blob(bytes.to_vec())),
             validator: resolution.validator.clone(),
             seconds: seconds.as_secs(),
         };

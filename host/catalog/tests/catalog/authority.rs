@@ -24,10 +24,7 @@ impl HttpsAuthority {
     pub(crate) fn sign(&self) -> (CertificateDer<'static>, KeyPair) {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::new(names)
-            .unwrap()
-            .signed_by(&key, &self.0)
-            .unwrap();
+        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.0).unwrap();
         (certificate.der().clone(), key)
     }
 

@@ -57,11 +57,7 @@ fn key(name: &str) -> CompiledKey {
 async fn a_full_disk_is_reported_and_retried() {
     let directory = TempDir::new().unwrap();
     let mount = "mount -t tmpfs -o size=500k,mode=700 none \"$at\"";
-    let Some(at) = mounted(
-        "disks::a_full_disk_is_reported_and_retried",
-        directory.path(),
-        mount,
-    ) else {
+    let Some(at) = mounted("disks::a_full_disk_is_reported_and_retried", directory.path(), mount) else {
         return;
     };
     let mut scene = CatalogScene::new();
@@ -83,12 +79,7 @@ async fn a_full_disk_is_reported_and_retried() {
     let bytes = component(1 << 20, 1);
     site.put("/a.wasm", &bytes, None);
     scene.config.store = Some(store.clone());
-    is_full(
-        &scene
-            .obtain(&scene.catalog(), &site.url("/a.wasm"))
-            .await
-            .unwrap_err(),
-    );
+    is_full(&scene.obtain(&scene.catalog(), &site.url("/a.wasm")).await.unwrap_err());
     for kind in ["temporary", "partial", "modules", "resolved"] {
         assert_eq!(scene.stored_files(kind), [""; 0], "{kind}");
     }

@@ -22,10 +22,7 @@ async fn a_url_is_fetched_again_only_on_request() {
         (module.bytes().as_ref(), module.digest()),
         (first.as_slice(), Digest::of(&first))
     );
-    assert!(matches!(
-        scene.take_progress().last(),
-        Some(FetchProgress::Finished)
-    ));
+    assert!(matches!(scene.take_progress().last(), Some(FetchProgress::Finished)));
 
     site.put("/a.wasm", &second, Some("\"2\""));
     let module = scene.obtain(&scene.catalog(), &url).await.unwrap();
@@ -44,18 +41,12 @@ async fn a_url_is_fetched_again_only_on_request() {
         .iter()
         .map(|request| request.headers.get("if-none-match").cloned())
         .collect();
-    assert_eq!(
-        known_tags,
-        [None, Some("\"1\"".to_owned()), Some("\"2\"".to_owned())]
-    );
+    assert_eq!(known_tags, [None, Some("\"1\"".to_owned()), Some("\"2\"".to_owned())]);
 
     let reference: ModuleReference = url.parse().unwrap();
     let module = catalog.load_stored(&reference, Digest::of(&first)).await.unwrap();
     assert_eq!(module.bytes(), first.as_slice());
-    let error = catalog
-        .load_stored(&reference, Digest::of("other"))
-        .await
-        .unwrap_err();
+    let error = catalog.load_stored(&reference, Digest::of("other")).await.unwrap_err();
     assert!(matches!(error, Error::NoLongerStored { .. }), "{error}");
 }
 
@@ -147,12 +138,7 @@ async fn an_interrupted_download_is_resumed() {
             site.fail(faults.clone());
             let pin = pinned.then(|| Digest::of(&bytes));
             let module = scene
-                .obtain_as(
-                    &scene.catalog(),
-                    &site.url("/a.wasm"),
-                    pin,
-                    Freshness::PreferRecorded,
-                )
+                .obtain_as(&scene.catalog(), &site.url("/a.wasm"), pin, Freshness::PreferRecorded)
                 .await
                 .unwrap();
             assert!(module.bytes() == bytes.as_slice(), "{faults:?}");
@@ -186,15 +172,10 @@ async fn a_partial_download_is_resumed_after_a_restart() {
                     stalled.send(()).unwrap();
                 }
             };
-            let _ = catalog
-                .obtain(&reference, None, Freshness::PreferRecorded, &tell)
-                .await;
+            let _ = catalog.obtain(&reference, None, Freshness::PreferRecorded, &tell).await;
         });
         wait.await.unwrap();
-        let other = scene
-            .obtain(&scene.catalog(), &site.url("/a.wasm"))
-            .await
-            .unwrap();
+        let other = scene.obtain(&scene.catalog(), &site.url("/a.wasm")).await.unwrap();
         assert!(other.bytes() == bytes.as_slice());
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());
@@ -231,11 +212,7 @@ async fn server_faults_are_retried_or_reported() {
     // (faults of the server, expected number of requests, expected final error or `None` for success)
     for (faults, request_count, expected) in [
         (vec![ResponseFault::Status(503, None)], 2, None),
-        (
-            vec![ResponseFault::Status(500, None), ResponseFault::Cut(10)],
-            3,
-            None,
-        ),
+        (vec![ResponseFault::Status(500, None), ResponseFault::Cut(10)], 3, None),
         (vec![ResponseFault::Status(429, Some("1"))], 2, None),
         (vec![ResponseFault::Stall(10)], 2, None),
         (
@@ -259,11 +236,7 @@ async fn server_faults_are_retried_or_reported() {
             1,
             Some("was refused without credentials: Forbidden; "),
         ),
-        (
-            vec![ResponseFault::Status(410, None)],
-            1,
-            Some("was not found: Gone; "),
-        ),
+        (vec![ResponseFault::Status(410, None)], 1, Some("was not found: Gone; ")),
         (
             vec![ResponseFault::Status(418, None)],
             1,
@@ -280,11 +253,7 @@ async fn server_faults_are_retried_or_reported() {
             Some("bytes, more than the limit of 200000"),
         ),
         (vec![ResponseFault::Length(500)], 1, Some("has the digest")),
-        (
-            vec![ResponseFault::Length(100_001); 5],
-            5,
-            Some("cannot be reached: "),
-        ),
+        (vec![ResponseFault::Length(100_001); 5], 5, Some("cannot be reached: ")),
         (
             vec![ResponseFault::Redirect("http://localhost/a.wasm")],
             1,
@@ -306,12 +275,7 @@ async fn server_faults_are_retried_or_reported() {
         site.fail(faults.clone());
         let pin = Some(Digest::of(&bytes));
         let result = scene
-            .obtain_as(
-                &scene.catalog(),
-                &site.url("/a.wasm"),
-                pin,
-                Freshness::PreferRecorded,
-            )
+            .obtain_as(&scene.catalog(), &site.url("/a.wasm"), pin, Freshness::PreferRecorded)
             .await;
         match (result, expected) {
             (Ok(module), None) => assert_eq!(module.bytes(), bytes.as_slice()),
@@ -333,10 +297,7 @@ async fn server_faults_are_retried_or_reported() {
 #[tokio::test]
 async fn a_cookie_is_sent_only_to_its_origin() {
     let scene = CatalogScene::new();
-    let (site, other) = (
-        Site::start(&scene.authority).await,
-        Site::start(&scene.authority).await,
-    );
+    let (site, other) = (Site::start(&scene.authority).await, Site::start(&scene.authority).await);
     site.put("/a.wasm", &component(1000, 1), None);
     other.put("/b.wasm", &component(1000, 1), None);
     let elsewhere = other.url("/b.wasm").leak();
@@ -346,15 +307,10 @@ async fn a_cookie_is_sent_only_to_its_origin() {
         ResponseFault::Cookie("more=a=b"),
         ResponseFault::Redirect(elsewhere),
     ]);
-    scene
-        .obtain(&scene.catalog(), &site.url("/a.wasm"))
-        .await
-        .unwrap();
+    scene.obtain(&scene.catalog(), &site.url("/a.wasm")).await.unwrap();
     let cookies = |site: &Site| -> Vec<_> {
         let requests = site.requests().into_iter();
-        requests
-            .map(|mut request| request.headers.remove("cookie"))
-            .collect()
+        requests.map(|mut request| request.headers.remove("cookie")).collect()
     };
     let expected = [None, Some("seen=1"), Some("seen=2"), Some("seen=2; more=a=b")];
     assert_eq!(cookies(&site), expected.map(|cookie| cookie.map(str::to_owned)));
@@ -394,10 +350,7 @@ async fn a_server_that_is_unreachable_or_lacks_trusted_tls_is_reported() {
         }
     });
     let error = scene.obtain(&scene.catalog(), &plain_url).await.unwrap_err();
-    assert!(
-        error.to_string().contains("does not speak TLS on this port"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("does not speak TLS on this port"), "{error}");
 
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closed_url = format!("https://{}/a.wasm", closed.local_addr().unwrap());
@@ -410,10 +363,7 @@ async fn a_server_that_is_unreachable_or_lacks_trusted_tls_is_reported() {
     assert_eq!(scene.retries().len(), 1);
 
     scene.config.network.ca = None;
-    let error = scene
-        .obtain(&scene.catalog(), &site.url("/a.wasm"))
-        .await
-        .unwrap_err();
+    let error = scene.obtain(&scene.catalog(), &site.url("/a.wasm")).await.unwrap_err();
     assert!(error.to_string().contains("name the CA's file"), "{error}");
     assert!(!error.is_transient());
 }

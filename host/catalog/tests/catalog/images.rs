@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, env::consts};
 use admittance_admission::{ImageError, ImageReader as _, OciReference, Signer, Signers};
 use admittance_catalog::{Digest, RegistryImages};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use serde_json::{Value, json};
 
@@ -65,29 +64,17 @@ async fn manifests_and_configurations_of_images_are_read() {
     put_manifest(&registry, "foreign", &index(&[entry(&other, "linux", "s390")])).await;
 
     let fetched_manifest = images.manifest(&image(&registry, "1")).await.unwrap();
-    assert_eq!(
-        json!(fetched_manifest.digest.to_string()),
-        image_descriptor["digest"]
-    );
+    assert_eq!(json!(fetched_manifest.digest.to_string()), image_descriptor["digest"]);
     assert_eq!(json_of(fetched_manifest.json.get()), manifest);
     let fetched_manifest = images.manifest(&image(&registry, "all")).await.unwrap();
-    assert_eq!(
-        json!(fetched_manifest.digest.to_string()),
-        index_descriptor["digest"]
-    );
+    assert_eq!(json!(fetched_manifest.digest.to_string()), index_descriptor["digest"]);
     assert_eq!(json_of(fetched_manifest.json.get()), all);
     for tag in ["1", "all"] {
         let (fetched_manifest, configuration) = images.configuration(&image(&registry, tag)).await.unwrap();
-        assert_eq!(
-            json!(fetched_manifest.digest.to_string()),
-            image_descriptor["digest"]
-        );
+        assert_eq!(json!(fetched_manifest.digest.to_string()), image_descriptor["digest"]);
         assert_eq!(json_of(configuration.get())["config"]["User"], "nobody");
     }
-    let error = images
-        .configuration(&image(&registry, "foreign"))
-        .await
-        .unwrap_err();
+    let error = images.configuration(&image(&registry, "foreign")).await.unwrap_err();
     assert!(error.to_string().contains("none of them for linux/"), "{error}");
     let error = images.manifest(&image(&registry, "none")).await.unwrap_err();
     assert!(error.to_string().contains("no such artifact"), "{error}");
@@ -109,10 +96,7 @@ async fn signatures_of_images_are_verified() {
     let image = image(&registry, "1");
     let (signer, other) = (signatures::CosignKey::new(), signatures::CosignKey::new());
     let key_signers = |signers: &[&signatures::CosignKey], annotations: &[(&str, &str)]| Signers {
-        all: signers
-            .iter()
-            .map(|signer| Signer::Key(signer.public_key()))
-            .collect(),
+        all: signers.iter().map(|signer| Signer::Key(signer.public_key())).collect(),
         annotations: annotations
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
@@ -194,9 +178,7 @@ async fn signatures_of_images_are_verified() {
     };
     let own_certificate = || authority.certify(&signer);
     for chain in [None, Some(vec![stranger.pem(), authority.pem()])] {
-        let signed = reader
-            .signed(&image, &certified(own_certificate(), chain, false))
-            .await;
+        let signed = reader.signed(&image, &certified(own_certificate(), chain, false)).await;
         assert_eq!(signed.unwrap().to_string(), digest);
     }
     for (signers, part) in [
@@ -217,10 +199,7 @@ async fn signatures_of_images_are_verified() {
         assert_error(reader.signed(&image, &signers).await, part);
     }
     drop(registry);
-    reader
-        .signed(&image, &key_signers(&[&signer], &[]))
-        .await
-        .unwrap();
+    reader.signed(&image, &key_signers(&[&signer], &[])).await.unwrap();
 }
 
 struct CodeAuthority(CertifiedIssuer<'static, KeyPair>);

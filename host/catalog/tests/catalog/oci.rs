@@ -29,9 +29,7 @@ async fn a_tag_is_resolved_again_only_on_request() {
 
     let moved = push(&catalog, &name, &second).await.unwrap();
     let get = async |reference: &str, pinned, freshness| {
-        let module = scene
-            .obtain_as(&scene.catalog(), reference, pinned, freshness)
-            .await;
+        let module = scene.obtain_as(&scene.catalog(), reference, pinned, freshness).await;
         module.map(|module| module.digest())
     };
     let old = format!("oci://{}", pushed.reference);
@@ -176,22 +174,13 @@ async fn modules_with_older_media_types_or_in_archives_are_obtained() {
             .obtain_as(&catalog, &reference, pin, Freshness::Resolve)
             .await
             .unwrap();
-        let error = scene.obtain_as(
-            &catalog,
-            &reference,
-            Some(Digest::of("other")),
-            Freshness::Resolve,
-        );
+        let error = scene.obtain_as(&catalog, &reference, Some(Digest::of("other")), Freshness::Resolve);
         assert!(matches!(error.await, Err(Error::DigestMismatch { .. })), "{tag}");
     }
     let mut cut = image.clone();
     cut.truncate(image.len() / 2);
     for (tag, layer, expected) in [
-        (
-            "none",
-            other,
-            "an image whose last layer has no file `plugin.wasm`",
-        ),
+        ("none", other, "an image whose last layer has no file `plugin.wasm`"),
         (
             "page",
             archive(&[("plugin.wasm", b"<html>")]),
@@ -305,11 +294,7 @@ async fn credentials_are_obtained_from_docker_credential_helpers() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let rest = env::var_os("PATH").unwrap_or_default();
-    let path = env::join_paths(
-        [directory.path().to_owned()]
-            .into_iter()
-            .chain(env::split_paths(&rest)),
-    );
+    let path = env::join_paths([directory.path().to_owned()].into_iter().chain(env::split_paths(&rest)));
     let output = tokio::process::Command::new(env::current_exe().unwrap())
         .args([
             "--exact",
@@ -331,11 +316,7 @@ async fn with_helpers() {
     for (key, value, expected) in [
         ("credHelpers", json!({&registry.name: "good"}), None),
         ("credsStore", json!("good"), None),
-        (
-            "credsStore",
-            json!("none"),
-            Some("was refused without credentials"),
-        ),
+        ("credsStore", json!("none"), Some("was refused without credentials")),
         ("credsStore", json!("bad"), Some("the keychain is locked")),
         ("credsStore", json!("absent"), Some("cannot be started")),
     ] {
@@ -426,10 +407,7 @@ async fn no_credentials_are_sent_without_tls() {
     scene.log_in(&registry.name);
     let name = format!("{}/plugins/a:1", registry.name);
     let catalog = scene.catalog();
-    let pulled = scene
-        .obtain(&catalog, &format!("oci://{name}"))
-        .await
-        .unwrap_err();
+    let pulled = scene.obtain(&catalog, &format!("oci://{name}")).await.unwrap_err();
     let pushed = push(&catalog, &name, &component(1000, 1)).await.unwrap_err();
     for error in [pulled, pushed] {
         let expected = format!("the registry asks for credentials to be sent without TLS, to {realm}");
@@ -456,19 +434,13 @@ async fn an_artifact_without_a_module_is_refused() {
     small.size_limit = 99_999;
     let small = admittance_catalog::Catalog::new(small).unwrap();
     let error = scene.obtain(&small, &format!("oci://{name}")).await.unwrap_err();
-    assert!(
-        matches!(error, Error::ModuleTooLarge { size: 100_000, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, Error::ModuleTooLarge { size: 100_000, .. }), "{error}");
 
     let blob = registry.blob(&pushed.module.to_string());
     let mut bytes = fs::read(&blob).unwrap();
     bytes[50_000] ^= 1;
     fs::write(&blob, &bytes).unwrap();
-    let error = scene
-        .obtain(&catalog, &format!("oci://{name}"))
-        .await
-        .unwrap_err();
+    let error = scene.obtain(&catalog, &format!("oci://{name}")).await.unwrap_err();
     assert!(matches!(error, Error::ContentMismatch { .. }), "{error}");
     fs::write(registry.blob(&pushed.manifest.to_string()), "{}").unwrap();
     let error = scene

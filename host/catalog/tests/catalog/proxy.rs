@@ -45,9 +45,6 @@ async fn requests_go_through_the_configured_proxy() {
             }
             (obtained, _) => panic!("{status}: {obtained:?}"),
         }
-        assert_eq!(
-            serving.await.unwrap(),
-            format!("localhost:{}", site.address.port())
-        );
+        assert_eq!(serving.await.unwrap(), format!("localhost:{}", site.address.port()));
     }
 }

@@ -57,14 +57,9 @@ async fn a_module_is_pushed_as_a_standard_wasm_artifact() {
         ),
         "{reports:?}"
     );
-    assert_eq!(
-        pushed.reference.to_string(),
-        format!("{name}@{}", pushed.manifest)
-    );
+    assert_eq!(pushed.reference.to_string(), format!("{name}@{}", pushed.manifest));
 
-    let json = |digest: &str| -> Value {
-        serde_json::from_slice(&fs::read(registry.blob(digest)).unwrap()).unwrap()
-    };
+    let json = |digest: &str| -> Value { serde_json::from_slice(&fs::read(registry.blob(digest)).unwrap()).unwrap() };
     let manifest = json(&pushed.manifest.to_string());
     let config = manifest["config"]["digest"].as_str().unwrap();
     let config_size = fs::metadata(registry.blob(config)).unwrap().len();
@@ -95,13 +90,8 @@ async fn a_module_is_pushed_as_a_standard_wasm_artifact() {
             },
         })
     );
-    assert_eq!(
-        fs::read(registry.blob(&pushed.module.to_string())).unwrap(),
-        bytes
-    );
-    let second_push = push_with(&catalog, &name, &bytes, &annotations, &|_| {})
-        .await
-        .unwrap();
+    assert_eq!(fs::read(registry.blob(&pushed.module.to_string())).unwrap(), bytes);
+    let second_push = push_with(&catalog, &name, &bytes, &annotations, &|_| {}).await.unwrap();
     assert_eq!(second_push, pushed);
     let module = scene.obtain(&catalog, &format!("oci://{name}")).await.unwrap();
     assert_eq!(module.digest(), pushed.module);

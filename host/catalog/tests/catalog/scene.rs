@@ -8,8 +8,7 @@ use std::{
 };
 
 use admittance_catalog::{
-    Catalog, CatalogConfig, Digest, Error, FetchProgress, Freshness, Module, ModuleReference, NetworkConfig,
-    Store,
+    Catalog, CatalogConfig, Digest, Error, FetchProgress, Freshness, Module, ModuleReference, NetworkConfig, Store,
 };
 use tempfile::TempDir;
 
@@ -93,13 +92,10 @@ impl CatalogScene {
     }
 
     pub(crate) fn retries(&self) -> Vec<(Duration, Error)> {
-        let retries = self
-            .take_progress()
-            .into_iter()
-            .filter_map(|progress| match progress {
-                FetchProgress::Retrying { after, error } => Some((after, error)),
-                _ => None,
-            });
+        let retries = self.take_progress().into_iter().filter_map(|progress| match progress {
+            FetchProgress::Retrying { after, error } => Some((after, error)),
+            _ => None,
+        });
         retries.collect()
     }
 

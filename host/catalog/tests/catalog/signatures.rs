@@ -58,12 +58,8 @@ async fn a_module_that_no_signature_rule_matches_is_not_fetched() {
     let mut scene = CatalogScene::new();
     let site = Site::start(&scene.authority).await;
     site.put("/a.wasm", &component(1000, 1), None);
-    scene.config.signatures =
-        SignaturePolicy::new(vec![CosignKey::new().required_of("https://example.com/**")]);
-    let error = scene
-        .obtain(&scene.catalog(), &site.url("/a.wasm"))
-        .await
-        .unwrap_err();
+    scene.config.signatures = SignaturePolicy::new(vec![CosignKey::new().required_of("https://example.com/**")]);
+    let error = scene.obtain(&scene.catalog(), &site.url("/a.wasm")).await.unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
     assert!(site.requests().is_empty());
 }
@@ -73,10 +69,7 @@ async fn signatures_next_to_a_url_are_found() {
     let mut scene = CatalogScene::new();
     let site = Site::start(&scene.authority).await;
     let (signer, bytes) = (CosignKey::new(), component(1000, 1));
-    let (url, paths) = (
-        site.url("/a.wasm"),
-        ["/a.wasm", "/a.wasm.sig", "/a.wasm.sigstore.json"],
-    );
+    let (url, paths) = (site.url("/a.wasm"), ["/a.wasm", "/a.wasm.sig", "/a.wasm.sigstore.json"]);
     site.put("/a.wasm", &bytes, None);
     scene.config.signatures = SignaturePolicy::new(vec![signer.required_of("https://**")]);
     let catalog = scene.catalog();
@@ -94,10 +87,7 @@ async fn signatures_next_to_a_url_are_found() {
     site.put("/a.wasm.sig", CosignKey::new().sign(&bytes).as_bytes(), None);
     let error = scene.obtain(&catalog, &url).await.unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
-    let error = catalog
-        .load_stored(&reference, Digest::of(&bytes))
-        .await
-        .unwrap_err();
+    let error = catalog.load_stored(&reference, Digest::of(&bytes)).await.unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
     site.put("/a.wasm.sig", signer.sign(&bytes).as_bytes(), None);
     let module = scene.obtain(&catalog, &url).await.unwrap();
@@ -197,10 +187,7 @@ async fn signatures_in_a_registry_are_found() {
                 .unwrap();
             assert_eq!(stored_module.verified(), module.verified());
         }
-        let loaded_module = scene
-            .catalog()
-            .load_stored(module.reference(), module.digest())
-            .await;
+        let loaded_module = scene.catalog().load_stored(module.reference(), module.digest()).await;
         assert_eq!(loaded_module.unwrap().verified(), module.verified());
     }
 }

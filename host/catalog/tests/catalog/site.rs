@@ -141,9 +141,7 @@ impl Site {
                     start
                 };
                 let (end, total_size) = (bytes.len() - 1, bytes.len());
-                headers.push(format!(
-                    "content-range: bytes {declared_start}-{end}/{total_size}"
-                ));
+                headers.push(format!("content-range: bytes {declared_start}-{end}/{total_size}"));
                 ("206 Partial Content", &bytes[start..])
             }
             None => ("200 OK", bytes.as_slice()),
@@ -153,24 +151,10 @@ impl Site {
                 finish(stream, status, &headers, body).await
             }
             Some(ResponseFault::Cut(sent)) => {
-                send(
-                    &mut stream,
-                    status,
-                    &headers,
-                    Some(body.len() as u64),
-                    &body[..sent],
-                )
-                .await
+                send(&mut stream, status, &headers, Some(body.len() as u64), &body[..sent]).await
             }
             Some(ResponseFault::Stall(sent)) => {
-                send(
-                    &mut stream,
-                    status,
-                    &headers,
-                    Some(body.len() as u64),
-                    &body[..sent],
-                )
-                .await?;
+                send(&mut stream, status, &headers, Some(body.len() as u64), &body[..sent]).await?;
                 std::future::pending().await
             }
             Some(ResponseFault::Status(status, retry_after)) => {
@@ -188,10 +172,7 @@ impl Site {
                 }
             }
             Some(ResponseFault::Cookie(cookie)) => {
-                headers.extend([
-                    format!("set-cookie: {cookie}"),
-                    format!("location: {}", request.path),
-                ]);
+                headers.extend([format!("set-cookie: {cookie}"), format!("location: {}", request.path)]);
                 finish(stream, "302 Found", &headers, b"").await
             }
             Some(ResponseFault::Redirect(location)) => {

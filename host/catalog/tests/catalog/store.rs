@@ -42,10 +42,7 @@ async fn a_store_entry_is_found_only_under_its_key() {
     };
     assert!(fs::read(path).unwrap().starts_with(b"code2header2") && header == b"header2");
     assert_eq!(store.compiled(key("{} ")), None);
-    assert_ne!(
-        key("{}"),
-        CompiledKey::new(Digest::of("module"), "{}", "other engine")
-    );
+    assert_ne!(key("{}"), CompiledKey::new(Digest::of("module"), "{}", "other engine"));
 
     let stored_module = module(&scene, b"bytes").await;
     assert_eq!(store.module(stored_module.digest()), None);
@@ -125,10 +122,7 @@ fn files_of_killed_programs_are_removed_but_not_files_in_use() {
     }
     // The file `written` is locked as by a program that writes it, and the file `used` as by a program that reads it.
     // Locked files are not removed.
-    let (writer, user) = (
-        File::open(&written_file).unwrap(),
-        File::open(&used_file).unwrap(),
-    );
+    let (writer, user) = (File::open(&written_file).unwrap(), File::open(&used_file).unwrap());
     writer.lock().unwrap();
     user.lock().unwrap();
     Store::open(directory.path()).unwrap();

@@ -75,10 +75,7 @@ impl TokenServer {
                 let form = String::from_utf8(body).unwrap();
                 let (query, is_allowed) = match head.path.split_once('?') {
                     Some((_, query)) => (query.to_owned(), is_user(head.headers.get("authorization"))),
-                    None => (
-                        form.clone(),
-                        form.contains(&format!("refresh_token={IDENTITY_TOKEN}")),
-                    ),
+                    None => (form.clone(), form.contains(&format!("refresh_token={IDENTITY_TOKEN}"))),
                 };
                 let scope = parameter(&query, "scope");
                 scopes.lock().unwrap().push(scope.clone());

@@ -116,9 +116,8 @@ fn the_manifest_must_match_the_module_and_the_reference() {
         manifest: manifest.map(Blob),
         signatures: signatures.clone(),
     };
-    let reference_to = |digest: Digest| -> ModuleReference {
-        format!("oci://registry.example.com/a@{digest}").parse().unwrap()
-    };
+    let reference_to =
+        |digest: Digest| -> ModuleReference { format!("oci://registry.example.com/a@{digest}").parse().unwrap() };
     let good = material_with(Some(manifest()));
     let unrelated = |reference: &ModuleReference, module: &[u8], material: &Material| {
         let error = check(&requirement(&key), reference, module, material).unwrap_err();

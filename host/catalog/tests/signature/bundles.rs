@@ -140,9 +140,7 @@ fn an_invalid_trust_root_is_refused_with_the_reason() {
         ),
         (authority.certificate(), "", "public key: it holds no PEM block"),
     ] {
-        let error = TrustRoot::from_pem(certificates, log, None)
-            .unwrap_err()
-            .to_string();
+        let error = TrustRoot::from_pem(certificates, log, None).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
 }

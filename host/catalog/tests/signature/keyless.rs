@@ -42,13 +42,7 @@ fn a_keyless_signature_needs_the_identity_and_a_certificate_valid_at_signing() {
     for (name, request, identity, issuer, expected) in [
         ("an e-mail address", default(), IDENTITY, ISSUER, good),
         ("a pattern", default(), "*@example.com", ISSUER, good),
-        (
-            "a URI",
-            of_workflow(),
-            WORKFLOW,
-            ISSUER,
-            "by https://github.com/o/r/",
-        ),
+        ("a URI", of_workflow(), WORKFLOW, ISSUER, "by https://github.com/o/r/"),
         (
             "a pattern of URIs",
             of_workflow(),
@@ -77,13 +71,7 @@ fn a_keyless_signature_needs_the_identity_and_a_certificate_valid_at_signing() {
             "https://accounts.example.org",
             "was made by an identity of the issuer `https://accounts.example.com`, not of `https://accounts.example.org`",
         ),
-        (
-            "as the certificate begins",
-            expired(0, 10),
-            IDENTITY,
-            ISSUER,
-            good,
-        ),
+        ("as the certificate begins", expired(0, 10), IDENTITY, ISSUER, good),
         ("as the certificate ends", expired(-10, 0), IDENTITY, ISSUER, good),
         (
             "after the certificate",
@@ -158,8 +146,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
         (
             "in another log",
             changed_signature(&|signed| {
-                signed.log =
-                    other.promise(&signed.payload, &signed.signature, &signed.certificate, SIGNED_AT);
+                signed.log = other.promise(&signed.payload, &signed.signature, &signed.certificate, SIGNED_AT);
             }),
             unlogged,
         ),
@@ -167,8 +154,7 @@ fn a_signature_must_match_its_certificate_and_its_log_entry() {
             "in another log, under the name of this",
             changed_signature(&|signed| {
                 let log = signed.log["Payload"]["logID"].clone();
-                signed.log =
-                    other.promise(&signed.payload, &signed.signature, &signed.certificate, SIGNED_AT);
+                signed.log = other.promise(&signed.payload, &signed.signature, &signed.certificate, SIGNED_AT);
                 signed.log["Payload"]["logID"] = log;
             }),
             unlogged,
@@ -290,10 +276,6 @@ fn a_bundle_with_a_missing_part_is_refused() {
         assert!(actual.starts_with(expected), "{actual}");
     }
     let required = requirement(authority.trust_root(), IDENTITY, ISSUER);
-    let actual = outcome(check_file(
-        &required,
-        &module(),
-        vec![detached(fixture("p256.sig"))],
-    ));
+    let actual = outcome(check_file(&required, &module(), vec![detached(fixture("p256.sig"))]));
     assert!(actual.starts_with("has no certificate"), "{actual}");
 }

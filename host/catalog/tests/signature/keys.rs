@@ -1,8 +1,6 @@
 //! Tests of signatures of files by keys. `openssl` makes the same signatures as `cosign sign-blob --key`.
 
-use admittance_catalog::signature::{
-    FoundSignature, InvalidTrust, PublicKey, PublicKeys, Requirement, SignatureError,
-};
+use admittance_catalog::signature::{FoundSignature, InvalidTrust, PublicKey, PublicKeys, Requirement, SignatureError};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use ring::signature::{EcdsaKeyPair, KeyPair};
 use serde_json::json;
@@ -53,24 +51,14 @@ fn detached_signatures_of_every_kind_of_key_are_verified() {
             signed_by("ed25519.pub"),
         ),
         ("RSA", vec!["rsa.pub"], fixture("rsa.sig"), signed_by("rsa.pub")),
-        (
-            "RSA-PSS",
-            vec!["rsa.pub"],
-            fixture("rsa-pss.sig"),
-            signed_by("rsa.pub"),
-        ),
+        ("RSA-PSS", vec!["rsa.pub"], fixture("rsa-pss.sig"), signed_by("rsa.pub")),
         (
             "the second key",
             vec!["rsa.pub", "p256.pub"],
             p256.clone(),
             signed_by("p256.pub"),
         ),
-        (
-            "another key",
-            vec!["p384.pub"],
-            p256.clone(),
-            WRONG_KEY.to_owned(),
-        ),
+        ("another key", vec!["p384.pub"], p256.clone(), WRONG_KEY.to_owned()),
         (
             "other keys",
             vec!["p384.pub", "rsa.pub", "ed25519.pub"],
@@ -95,12 +83,7 @@ fn detached_signatures_of_every_kind_of_key_are_verified() {
             p256[..41].to_vec(),
             "is damaged: it is not valid base64: Invalid input length: 41".to_owned(),
         ),
-        (
-            "cut off",
-            vec!["p256.pub"],
-            p256[..40].to_vec(),
-            WRONG_KEY.to_owned(),
-        ),
+        ("cut off", vec!["p256.pub"], p256[..40].to_vec(), WRONG_KEY.to_owned()),
         (
             "a text",
             vec!["p256.pub"],
@@ -118,12 +101,7 @@ fn a_signature_of_another_module_is_refused() {
     let signature = fixture("p256.sig");
     let mut other = module();
     other[8] ^= 1;
-    for changed in [
-        other,
-        module()[..10].to_vec(),
-        [module(), vec![0]].concat(),
-        Vec::new(),
-    ] {
+    for changed in [other, module()[..10].to_vec(), [module(), vec![0]].concat(), Vec::new()] {
         let verification = check_file(&keys(&["p256.pub"]), &changed, vec![detached(signature.clone())]);
         assert_eq!(outcome(verification), WRONG_KEY);
     }
@@ -165,8 +143,7 @@ impl TestSigner {
     fn message_bundle(&self, message: &[u8], digest: Option<&[u8]>) -> FoundSignature {
         let mut signature = json!({ "signature": self.sign(message) });
         if let Some(digest) = digest {
-            signature["messageDigest"] =
-                json!({ "algorithm": "SHA2_256", "digest": STANDARD.encode(digest) });
+            signature["messageDigest"] = json!({ "algorithm": "SHA2_256", "digest": STANDARD.encode(digest) });
         }
         let content = json!({
             "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
@@ -222,16 +199,8 @@ fn bundles_signed_by_a_key_are_verified() {
             "by the key",
         ),
         ("of cosign 2", bundle(older), "by the key"),
-        (
-            "a statement",
-            signer.statement_bundle(IN_TOTO, &good),
-            "by the key",
-        ),
-        (
-            "another message",
-            signer.message_bundle(b"another", None),
-            WRONG_KEY,
-        ),
+        ("a statement", signer.statement_bundle(IN_TOTO, &good), "by the key"),
+        ("another message", signer.message_bundle(b"another", None), WRONG_KEY),
         (
             "with another's digest",
             signer.message_bundle(&module, Some(digest(b"another").as_ref())),
@@ -283,11 +252,7 @@ fn bundles_signed_by_a_key_are_verified() {
             "is damaged: it is not a valid sigstore bundle",
         ),
         ("no text", bundle([0xff]), "is damaged: it is not valid UTF-8"),
-        (
-            "empty",
-            bundle(""),
-            "is damaged: it is not a valid sigstore bundle",
-        ),
+        ("empty", bundle(""), "is damaged: it is not a valid sigstore bundle"),
         (
             "an empty object",
             bundle("{}"),

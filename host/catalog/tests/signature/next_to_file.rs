@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use admittance_catalog::{
     ModuleReference,
     signature::{
-        FoundSignature, ReferenceSource, SIGNATURE_SIZE_LIMIT, SIGNATURE_SUFFIXES, SignatureError,
-        SignatureKind, describe, read_next_to_file, signature_url,
+        FoundSignature, ReferenceSource, SIGNATURE_SIZE_LIMIT, SIGNATURE_SUFFIXES, SignatureError, SignatureKind,
+        describe, read_next_to_file, signature_url,
     },
 };
 
@@ -36,17 +36,10 @@ fn signatures_are_found_next_to_a_link_and_to_its_target() {
     std::fs::write(root.join("module.wasm.sig"), fixture("p256.sig")).unwrap();
     std::fs::write(root.join("module.wasm.sigstore.json"), "{}").unwrap();
     let material = look();
-    let kinds: Vec<SignatureKind> = describe(&material)
-        .iter()
-        .map(|signature| signature.kind)
-        .collect();
+    let kinds: Vec<SignatureKind> = describe(&material).iter().map(|signature| signature.kind).collect();
     assert_eq!(
         kinds,
-        [
-            SignatureKind::Detached,
-            SignatureKind::Bundle,
-            SignatureKind::Detached
-        ]
+        [SignatureKind::Detached, SignatureKind::Bundle, SignatureKind::Detached]
     );
     assert!(outcome(check(&required, &reference, &module(), &material)).starts_with("by the key"));
 }

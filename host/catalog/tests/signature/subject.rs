@@ -98,10 +98,7 @@ pub(crate) fn outcome(result: Result<VerifiedSignature, SignatureError>) -> Stri
     match result {
         Ok(verified) => verified.to_string(),
         Err(SignatureError::Refused { findings, .. }) => {
-            let refusals: Vec<String> = findings
-                .iter()
-                .map(|finding| finding.refusal.to_string())
-                .collect();
+            let refusals: Vec<String> = findings.iter().map(|finding| finding.refusal.to_string()).collect();
             refusals.join("; ")
         }
         Err(error) => error.to_string(),

@@ -17,10 +17,7 @@ use crate::arguments::no_definition;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads all definitions. Unusable entries of a store are left out with a warning, as at the start of `serve`.
-pub(super) async fn chains(
-    config: &Config,
-    connections: &Connections,
-) -> crate::Result<Vec<ChainDefinition>> {
+pub(super) async fn chains(config: &Config, connections: &Connections) -> crate::Result<Vec<ChainDefinition>> {
     let mut locations: Vec<PathBuf> = config.definition_files().map(Path::to_owned).collect();
     let mut files = match locations.as_slice() {
         [] => Vec::new(),

@@ -131,10 +131,7 @@ impl AuditReport {
         if !self.findings.is_empty() {
             let rows = self.findings.iter().map(|finding| {
                 let verdict = finding.judgement.verdict;
-                let before = finding
-                    .before
-                    .as_ref()
-                    .map_or("", |before| before.verdict.as_str());
+                let before = finding.before.as_ref().map_or("", |before| before.verdict.as_str());
                 [
                     TableCell::text(&finding.resource),
                     TableCell::text(finding.object()),
@@ -158,8 +155,7 @@ impl AuditReport {
                 rows.for_each(|row| table.row(row));
                 table.text()
             } else {
-                let mut table =
-                    TextTable::new(["RESOURCE", "OBJECT", "OPERATION", "VERDICT", "STAGE", "MESSAGE"]);
+                let mut table = TextTable::new(["RESOURCE", "OBJECT", "OPERATION", "VERDICT", "STAGE", "MESSAGE"]);
                 for [resource, object, operation, _, verdict, stage, message] in rows {
                     table.row([resource, object, operation, verdict, stage, message]);
                 }
@@ -289,9 +285,6 @@ mod tests {
         assert!(report.summary().contains("1 denied"), "{}", report.summary());
         let json = report.json();
         assert_eq!(json.get("leftOut"), Some(&json!(MORE)));
-        assert_eq!(
-            json.pointer("/verdicts/changed"),
-            Some(&json!(FINDINGS + MORE - 1))
-        );
+        assert_eq!(json.pointer("/verdicts/changed"), Some(&json!(FINDINGS + MORE - 1)));
     }
 }

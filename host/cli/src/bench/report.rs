@@ -224,10 +224,7 @@ mod tests {
             (&[100], &[90, 90, 90, 90, 500], ComparisonVerdict::Faster),
         ] {
             let comparison = VersionComparison::new(&rounds(first), &rounds(second)).unwrap();
-            assert_eq!(
-                comparison.verdict, verdict,
-                "{first:?} {second:?}: {comparison:?}"
-            );
+            assert_eq!(comparison.verdict, verdict, "{first:?} {second:?}: {comparison:?}");
             assert!(comparison.least <= comparison.ratio && comparison.ratio <= comparison.most);
         }
         assert_eq!(VersionComparison::new(&[], &[]), None);

@@ -69,10 +69,7 @@ impl fmt::Display for CertificateReport {
         let (certificate, key) = (certificate.display(), key.display());
         let ends = self.ca.not_after.date();
         writeln!(f, "{verb} {certificate}, the CA, valid until {ends}")?;
-        writeln!(
-            f,
-            "{verb} {key}, its key: keep it where no other user can read it"
-        )?;
+        writeln!(f, "{verb} {key}, its key: keep it where no other user can read it")?;
         if self.ca_expires_soon {
             f.write_str("the CA is valid for less than a year: make its successor with --new-ca\n")?;
         }
@@ -80,10 +77,7 @@ impl fmt::Display for CertificateReport {
             let verb = if entry.is_new { "wrote" } else { "kept" };
             let (certificate, key) = (entry.files.certificate.display(), entry.files.key.display());
             let (names, ends) = (names.join(", "), entry.not_after.date());
-            writeln!(
-                f,
-                "{verb} {certificate}, for the {kind} {names}, valid until {ends}"
-            )?;
+            writeln!(f, "{verb} {certificate}, for the {kind} {names}, valid until {ends}")?;
             writeln!(f, "{verb} {key}, its key")?;
         }
         write!(

@@ -111,10 +111,7 @@ fn certs_prints_the_ca_bundle_on_one_line() {
     let directory = TempDir::new().unwrap();
     let report = certs(&directory, "--service hook.ns --client driver").unwrap();
     let text = report.to_string();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("caBundle: "))
-        .unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("caBundle: ")).unwrap();
     let pem = std::fs::read(directory.path().join("ca.pem")).unwrap();
     assert_eq!(BASE64_STANDARD.decode(line).unwrap(), pem);
     for part in ["hook.ns.pem", "driver.key", "under `webhook:`", "`clientConfig:`"] {

@@ -37,9 +37,7 @@ impl MachineFacts {
 
     pub(super) fn kernel(&self) -> DoctorFinding {
         let release = self.release.trim();
-        let mut numbers = release
-            .split(['.', '-'])
-            .map_while(|part| part.parse::<u32>().ok());
+        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
         let version = numbers.next().zip(numbers.next());
         if version.is_some_and(|version| version < KERNEL) {
             let message = format!(
@@ -55,9 +53,7 @@ impl MachineFacts {
         match self.descriptors {
             Some(limit) if limit < DESCRIPTORS => DoctorFinding::warning(
                 "open files",
-                format!(
-                    "at most {limit}, which limits connections: raise it (`LimitNOFILE={DESCRIPTORS}` of systemd)"
-                ),
+                format!("at most {limit}, which limits connections: raise it (`LimitNOFILE={DESCRIPTORS}` of systemd)"),
             ),
             _ => DoctorFinding::ok("open files", "enough for thousands of connections"),
         }
@@ -86,11 +82,7 @@ mod tests {
                 descriptors,
             };
             let findings = [machine.kernel(), machine.descriptors()];
-            assert_eq!(
-                findings.map(|finding| finding.severity),
-                [expected; 2],
-                "{release}"
-            );
+            assert_eq!(findings.map(|finding| finding.severity), [expected; 2], "{release}");
         }
     }
 }

@@ -59,10 +59,7 @@ const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
         "bkiam_auth.",
         "there are users with tokens of their own instead of BlueKing's IAM",
     ),
-    (
-        "edition",
-        "tokens are verified by the gateway itself and not by a PaaS",
-    ),
+    ("edition", "tokens are verified by the gateway itself and not by a PaaS"),
     ("license_server_config.", "no license is needed"),
     ("tke.", "the routes of TKE belong to one cloud"),
     (
@@ -170,9 +167,7 @@ impl OriginalConfig {
         }
         let admin = self.address(&ip, "metric_port", metric_port);
         if !matches!(ip.as_str(), "0.0.0.0" | "::") {
-            self.values
-                .entry("local_ip".to_owned())
-                .or_insert_with(|| ip.into());
+            self.values.entry("local_ip".to_owned()).or_insert_with(|| ip.into());
         }
         let _ = writeln!(text, "admin: {{ address: {admin} }}");
         text
@@ -183,9 +178,7 @@ impl OriginalConfig {
         let pair = self
             .take("client_cert_file")
             .zip(self.take("client_key_file"))
-            .map(|(certificate, key)| {
-                format!("certificate: {}, key: {}", quoted(&certificate), quoted(&key))
-            });
+            .map(|(certificate, key)| format!("certificate: {}, key: {}", quoted(&certificate), quoted(&key)));
         let fields: Vec<_> = ca.into_iter().chain(pair).collect();
         if fields.is_empty() {
             String::new()
@@ -247,14 +240,10 @@ impl OriginalConfig {
                     key == pattern
                 }
             };
-            let row = WITHOUT_EQUIVALENT
-                .iter()
-                .find(|(pattern, _)| matches_key(pattern));
+            let row = WITHOUT_EQUIVALENT.iter().find(|(pattern, _)| matches_key(pattern));
             let reason = match row {
                 Some((_, reason)) => *reason,
-                None if LOGGER.contains(&key.as_str()) => {
-                    "log.level, or --log, instead of the options of Go's logger"
-                }
+                None if LOGGER.contains(&key.as_str()) => "log.level, or --log, instead of the options of Go's logger",
                 None => "this key is not known; see docs/bcs-migration.md",
             };
             let _ = writeln!(text, "# {key}: no equivalent: {reason}");
@@ -340,9 +329,7 @@ pub(super) fn gateway(path: &Path) -> crate::Result<String> {
             text,
             "    accounts:\n      # The password stands in the DSN: (umask 077; printf %s PASSWORD > mysql.password)\n      {mysql}"
         );
-        text.push_str(
-            "      # (umask 077; openssl rand -base64 32 > accounts.key)\n      keyFile: accounts.key\n",
-        );
+        text.push_str("      # (umask 077; openssl rand -base64 32 > accounts.key)\n      keyFile: accounts.key\n");
         text.push_str("    tokens: { accounts: {} }\n");
     }
     text.push_str(&original.registration());
@@ -434,10 +421,7 @@ unheard_of: 1
             text.contains("user: \"u\" }") && text.contains("# peer_token: no equivalent"),
             "{text}"
         );
-        assert!(
-            !text.contains("secret:") && !text.contains("\"secret\""),
-            "{text}"
-        );
+        assert!(!text.contains("secret:") && !text.contains("\"secret\""), "{text}");
         let verifying = BCS_API.replace("cert_config: {", "verify_client_tls: true\ncert_config: {");
         let text = import_text(&verifying, gateway).unwrap();
         assert!(text.contains("key: \"s.key\", clientCa: \"ca.pem\" }"), "{text}");

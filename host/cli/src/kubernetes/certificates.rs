@@ -66,8 +66,7 @@ impl Certificates {
     pub(super) fn make(installation: &Installation, now: OffsetDateTime) -> crate::Result<Self> {
         let Installation { name, namespace, .. } = installation;
         let creation = certificates::for_service(&format!("{name}.{namespace}").parse()?, VALIDITY_DAYS, now);
-        let (authority, issued) =
-            creation.map_err(|error| format!("the certificate cannot be made: {error}"))?;
+        let (authority, issued) = creation.map_err(|error| format!("the certificate cannot be made: {error}"))?;
         let pems = [authority, issued.certificate, issued.key].map(|text| Pem {
             name: "the new certificate".to_owned(),
             text,
@@ -79,17 +78,9 @@ impl Certificates {
         )?)
     }
 
-    pub(super) fn read(
-        directory: &Path,
-        installation: &Installation,
-        now: OffsetDateTime,
-    ) -> crate::Result<Self> {
+    pub(super) fn read(directory: &Path, installation: &Installation, now: OffsetDateTime) -> crate::Result<Self> {
         let server = CertifiedServer::from_installation(installation);
-        let command = format!(
-            "admittance certs {} --out {}",
-            server.argument,
-            directory.display()
-        );
+        let command = format!("admittance certs {} --out {}", server.argument, directory.display());
         let [authority, certificate, key] = [
             "ca.pem".to_owned(),
             format!("{}.pem", server.file),
@@ -105,21 +96,13 @@ impl Certificates {
         Ok(validated.map_err(|error| format!("{error}; make a new certificate with `{command} --force`"))?)
     }
 
-    fn validated(
-        [authority, certificate, key]: [Pem; 3],
-        host: &str,
-        now: OffsetDateTime,
-    ) -> Result<Self, String> {
+    fn validated([authority, certificate, key]: [Pem; 3], host: &str, now: OffsetDateTime) -> Result<Self, String> {
         if authority.text.contains("PRIVATE KEY") {
             return Err(authority.wrong("it contains a private key, which would become public"));
         }
-        let roots =
-            tls::certificates_in(authority.text.as_bytes()).map_err(|error| authority.wrong(error))?;
-        let roots = Trust::Only(&roots)
-            .roots()
-            .map_err(|error| authority.wrong(error))?;
-        let chain =
-            tls::certificates_in(certificate.text.as_bytes()).map_err(|error| certificate.wrong(error))?;
+        let roots = tls::certificates_in(authority.text.as_bytes()).map_err(|error| authority.wrong(error))?;
+        let roots = Trust::Only(&roots).roots().map_err(|error| authority.wrong(error))?;
+        let chain = tls::certificates_in(certificate.text.as_bytes()).map_err(|error| certificate.wrong(error))?;
         let private = tls::private_key_in(key.text.as_bytes()).map_err(|error| key.wrong(error))?;
         let provider = tls::provider();
         CertifiedKey::from_der(chain.clone(), private, &provider)
@@ -136,11 +119,8 @@ impl Certificates {
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         verifier
             .verify_server_cert(end_entity, intermediates, &name, &[], time)
-            .map_err(|error| {
-                certificate.wrong(format!("the API server would not accept it for {host}: {error}"))
-            })?;
-        let expiry =
-            tls::not_after(end_entity).ok_or_else(|| certificate.wrong("its expiry date is not valid"))?;
+            .map_err(|error| certificate.wrong(format!("the API server would not accept it for {host}: {error}")))?;
+        let expiry = tls::not_after(end_entity).ok_or_else(|| certificate.wrong("its expiry date is not valid"))?;
         Ok(Self {
             authority: authority.text,
             certificate: certificate.text,

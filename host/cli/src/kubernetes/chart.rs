@@ -52,14 +52,9 @@ const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
 
 pub(super) type ChartFiles = BTreeMap<String, Vec<u8>>;
 
-pub(super) fn files(
-    installation: &Installation,
-    prepared: &PreparedInstallation,
-) -> crate::Result<ChartFiles> {
+pub(super) fn files(installation: &Installation, prepared: &PreparedInstallation) -> crate::Result<ChartFiles> {
     let PreparedInstallation {
-        configuration,
-        bundle,
-        ..
+        configuration, bundle, ..
     } = prepared;
     let values = arguments(installation, prepared);
     let render = |text| template::render(text, &values, &ChartFiles::new());
@@ -67,10 +62,7 @@ pub(super) fn files(
     let mut files = ChartFiles::new();
     let mut add = |path: String, content: &[u8]| files.insert(path, content.to_vec());
     add("Chart.yaml".to_owned(), chart(installation).as_bytes());
-    add(
-        VALUES.to_owned(),
-        render(include_str!("chart/values.yaml"))?.as_bytes(),
-    );
+    add(VALUES.to_owned(), render(include_str!("chart/values.yaml"))?.as_bytes());
     let schema = render(include_str!("chart/values.schema.json"))?;
     add("values.schema.json".to_owned(), schema.as_bytes());
     add("files/installation.yaml".to_owned(), to_yaml(&facts).as_bytes());
@@ -183,9 +175,7 @@ impl<'a> InstallationFacts<'a> {
         /// The time by which the Pod's grace period exceeds the longest shutdown of the program.
         const SPARE: Duration = Duration::from_secs(5);
         let PreparedInstallation {
-            configuration,
-            bundle,
-            ..
+            configuration, bundle, ..
         } = prepared;
         let modules = bundle.modules.iter().map(|module| ModuleFiles {
             config_map_suffix: &module.suffix,
@@ -195,11 +185,7 @@ impl<'a> InstallationFacts<'a> {
             webhook_port: configuration.webhook_port,
             admin_port: configuration.admin_port,
             // Probes work with HTTPS, because the kubelet does not verify the certificate.
-            admin_scheme: if configuration.has_admin_tls() {
-                "HTTPS"
-            } else {
-                "HTTP"
-            },
+            admin_scheme: if configuration.has_admin_tls() { "HTTPS" } else { "HTTP" },
             admin_uses_webhook_certificate: configuration.has_own_admin_tls(),
             has_admin_secret: !configuration.admin_files.is_empty(),
             grace_period_seconds: (configuration.shutdown + SPARE).as_secs_f64().ceil() as u64,

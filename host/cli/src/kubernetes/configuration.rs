@@ -15,9 +15,7 @@ use admittance::NamespacedChains;
 use admittance_admin::AdminConfig;
 use admittance_definitions::document;
 use admittance_driver::{Config, FrontConfig, Limits, ReviewsConfig};
-use admittance_fleet::{
-    CertificateConfig, OwnCertificate, PolicySystem, WebhookRegistration, audit::AuditConfig,
-};
+use admittance_fleet::{CertificateConfig, OwnCertificate, PolicySystem, WebhookRegistration, audit::AuditConfig};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
@@ -102,11 +100,7 @@ impl Configuration {
         let audit = root.pointer("/dialect/kubernetes/audit").cloned();
         let names_certificate = root.pointer("/listen/tls").is_some();
         let root = root.as_object().cloned().unwrap_or_default();
-        let mut stores = root
-            .get("definitions")
-            .and_then(Json::as_array)
-            .into_iter()
-            .flatten();
+        let mut stores = root.get("definitions").and_then(Json::as_array).into_iter().flatten();
         let resources = stores.find(|store| store.get("kubernetes").is_some()).cloned();
         let mut configuration = Self {
             files,
@@ -325,9 +319,7 @@ impl Configuration {
     }
 
     fn admin_has(&self, key: &str) -> bool {
-        self.root
-            .get("admin")
-            .is_some_and(|admin| admin.get(key).is_some())
+        self.root.get("admin").is_some_and(|admin| admin.get(key).is_some())
     }
 
     pub(super) fn text(&self) -> String {

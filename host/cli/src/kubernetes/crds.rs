@@ -178,10 +178,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
         let copied = |(name, property): (&String, _)| (name.clone(), structural(property, root));
         let properties: Map<_, _> = properties.iter().map(copied).collect();
         result.insert("properties".to_owned(), properties.into());
-    } else if let Some(values) = schema
-        .get("additionalProperties")
-        .filter(|values| values.is_object())
-    {
+    } else if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
         result.insert("additionalProperties".to_owned(), structural(values, root));
     }
     if let Some(items) = schema.get("items") {
@@ -264,8 +261,7 @@ mod tests {
     fn assert_structural(schema: &Json, path: &str) {
         let fields = schema.as_object().unwrap();
         let has_keyword = |keyword: &str| fields.contains_key(keyword);
-        let is_open =
-            has_keyword("x-kubernetes-preserve-unknown-fields") || has_keyword("x-kubernetes-int-or-string");
+        let is_open = has_keyword("x-kubernetes-preserve-unknown-fields") || has_keyword("x-kubernetes-int-or-string");
         assert!(has_keyword("type") || is_open, "{path} has no type: {schema}");
         for forbidden in [
             "$ref", "$defs", "const", "default", "examples", "title", "oneOf", "anyOf",
@@ -280,12 +276,7 @@ mod tests {
             fields.get("type") != Some(&json!("array")) || has_keyword("items"),
             "{path} has no items"
         );
-        for (name, property) in fields
-            .get("properties")
-            .and_then(Json::as_object)
-            .into_iter()
-            .flatten()
-        {
+        for (name, property) in fields.get("properties").and_then(Json::as_object).into_iter().flatten() {
             assert_structural(property, &format!("{path}.{name}"));
         }
         for keyword in ["items", "additionalProperties"] {
@@ -308,9 +299,7 @@ mod tests {
             .object
             .pointer("/spec/versions/0/schema/openAPIV3Schema")
             .unwrap();
-        let stage = schema
-            .pointer("/properties/spec/properties/stages/items")
-            .unwrap();
+        let stage = schema.pointer("/properties/spec/properties/stages/items").unwrap();
         for (pointer, expected) in [
             ("/properties/mode/enum", json!(["Enforce", "Audit"])),
             ("/properties/plugin/required", json!(["source"])),

@@ -15,8 +15,7 @@ pub(super) type MountedTexts = BTreeMap<String, String>;
 /// which the Pod finds the same files. Returns the texts of these files, so that they can be mounted.
 pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
-    let mut take =
-        |node: Option<&mut Json>| take(node, directory, |path, text| file_name(&mut files, path, text));
+    let mut take = |node: Option<&mut Json>| take(node, directory, |path, text| file_name(&mut files, path, text));
     take(root.pointer_mut("/modules/ca"))?;
     take(root.pointer_mut("/pluginHttp/ca"))?;
     take(root.pointer_mut("/tracing/tls/ca"))?;

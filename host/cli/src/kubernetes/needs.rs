@@ -80,9 +80,8 @@ impl ClusterNeeds {
     }
 
     fn resources(&self) -> Vec<GroupVersionResource> {
-        let resource = |kind: &ClusterKind| {
-            GroupVersionKind::from_api_version(kind.api_version(), kind.kind()).guess_resource()
-        };
+        let resource =
+            |kind: &ClusterKind| GroupVersionKind::from_api_version(kind.api_version(), kind.kind()).guess_resource();
         let mut resources: Vec<_> = self.kinds.iter().map(resource).collect();
         resources.sort_by(|a, b| (&a.group, &a.resource).cmp(&(&b.group, &b.resource)));
         resources.dedup_by(|a, b| (&a.group, &a.resource) == (&b.group, &b.resource));

@@ -36,12 +36,7 @@ pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {
              image, and name their directory there with --modules-in-image, or fetch them from a registry"
         ));
     }
-    let secrets: Vec<_> = prepared
-        .configuration
-        .admin_files
-        .keys()
-        .map(String::as_str)
-        .collect();
+    let secrets: Vec<_> = prepared.configuration.admin_files.keys().map(String::as_str).collect();
     if !secrets.is_empty() {
         notes.push(format!(
             "a chart must not contain keys or tokens: create the Secret RELEASE-admin with the files of the admin port \

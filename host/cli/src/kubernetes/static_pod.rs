@@ -73,10 +73,7 @@ pub(super) fn files(
         };
         call_by_url(&mut object, installation, prepared.configuration.webhook_port);
         let manifest_directory = format!("{directory}/admission/{name}");
-        add(
-            format!("{manifest_directory}/{}.yaml", installation.name),
-            &object,
-        );
+        add(format!("{manifest_directory}/{}.yaml", installation.name), &object);
         plugins.push(json!({"name": plugin, "configuration": {
             "apiVersion": "apiserver.config.k8s.io/v1",
             "kind": "WebhookAdmissionConfiguration",
@@ -89,10 +86,7 @@ pub(super) fn files(
         "kind": "AdmissionConfiguration",
         "plugins": plugins,
     });
-    add(
-        format!("{directory}/admission/configuration.yaml"),
-        &configuration,
-    );
+    add(format!("{directory}/admission/configuration.yaml"), &configuration);
     if prepared.configuration.uses_cluster() {
         let roles: String = roles(installation, prepared).iter().map(to_yaml).collect();
         files.insert(format!("{directory}/roles.yaml"), (roles.into_bytes(), PUBLIC));
@@ -153,11 +147,7 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
         spec.as_object_mut().and_then(|spec| spec.shift_remove(unused));
     }
     spec["hostNetwork"] = true.into();
-    spec["priorityClassName"] = installation
-        .priority_class
-        .as_deref()
-        .unwrap_or(PRIORITY_CLASS)
-        .into();
+    spec["priorityClassName"] = installation.priority_class.as_deref().unwrap_or(PRIORITY_CLASS).into();
     let host_path = json!({"path": format!("/{}", directory(installation)), "type": "Directory"});
     spec["volumes"] = json!([
         {"name": "files", "hostPath": host_path},
@@ -185,9 +175,7 @@ fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
     for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
         let full_name = webhook["name"].as_str().unwrap_or_default();
-        let name = full_name
-            .strip_suffix(&installation.namespace)
-            .unwrap_or(full_name);
+        let name = full_name.strip_suffix(&installation.namespace).unwrap_or(full_name);
         webhook["name"] = format!("{name}{SUFFIX}").into();
         let client = &webhook["clientConfig"];
         let path = client["service"]["path"].as_str().unwrap_or_default();

@@ -85,9 +85,7 @@ fn parse(template: &str) -> Result<Vec<TemplateNode<'_>>, String> {
     Ok(nodes(&mut parts).0)
 }
 
-fn nodes<'t>(
-    parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>,
-) -> (Vec<TemplateNode<'t>>, bool) {
+fn nodes<'t>(parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>) -> (Vec<TemplateNode<'t>>, bool) {
     let mut nodes = Vec::new();
     while let Some((text, words)) = parts.next() {
         let Some(words) = words else {
@@ -97,20 +95,13 @@ fn nodes<'t>(
         nodes.push(match words.as_slice() {
             [Word::Name("end"), ..] => return (nodes, false),
             [Word::Name("else"), ..] => return (nodes, true),
-            [
-                Word::Name(keyword @ ("define" | "if" | "with" | "range")),
-                words @ ..,
-            ] => {
+            [Word::Name(keyword @ ("define" | "if" | "with" | "range")), words @ ..] => {
                 let (body, has_else) = self::nodes(parts);
                 TemplateNode::Block {
                     keyword,
                     words: words.to_vec(),
                     body,
-                    otherwise: if has_else {
-                        self::nodes(parts).0
-                    } else {
-                        Vec::new()
-                    },
+                    otherwise: if has_else { self::nodes(parts).0 } else { Vec::new() },
                 }
             }
             [Word::Path(name), Word::Name(":="), words @ ..] => TemplateNode::Assign(name, words.to_vec()),
@@ -266,13 +257,9 @@ impl Renderer<'_> {
             }
             Some(Word::Open) => {
                 let value = self.pipeline(words, scope)?;
-                words
-                    .next_if_eq(&&Word::Close)
-                    .ok_or("a parenthesis is not closed")?;
+                words.next_if_eq(&&Word::Close).ok_or("a parenthesis is not closed")?;
                 match words.next_if(|word| matches!(word, Word::Path(path) if path.starts_with(".As"))) {
-                    Some(Word::Path(".AsSecrets")) => {
-                        Ok(self.files(&value, |file| BASE64_STANDARD.encode(file)))
-                    }
+                    Some(Word::Path(".AsSecrets")) => Ok(self.files(&value, |file| BASE64_STANDARD.encode(file))),
                     Some(_) => Ok(self.files(&value, |file| String::from_utf8_lossy(file).into_owned())),
                     None => Ok(value),
                 }
@@ -292,18 +279,14 @@ impl Renderer<'_> {
             }
             ("default", [default, value]) => if is_empty(value) { default } else { value }.clone(),
             ("printf", [format, values @ ..]) => {
-                let printed = values.iter().fold(text(format), |printed, value| {
-                    printed.replacen("%s", &text(value), 1)
-                });
+                let printed = values
+                    .iter()
+                    .fold(text(format), |printed, value| printed.replacen("%s", &text(value), 1));
                 json!(printed)
             }
             ("eq", [one, other]) => json!(one == other),
             ("not", [value]) => json!(is_empty(value)),
-            ("and", [values @ .., last]) => values
-                .iter()
-                .find(|value| is_empty(value))
-                .unwrap_or(last)
-                .clone(),
+            ("and", [values @ .., last]) => values.iter().find(|value| is_empty(value)).unwrap_or(last).clone(),
             ("include", [name, dot]) => {
                 let body = self
                     .defined
@@ -336,9 +319,7 @@ impl Renderer<'_> {
             None => **path == pattern,
         });
         let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-        let files: Map<_, _> = selected
-            .map(|(path, file)| (name(path), encode(file).into()))
-            .collect();
+        let files: Map<_, _> = selected.map(|(path, file)| (name(path), encode(file).into())).collect();
         json!(block(&files.into()))
     }
 }

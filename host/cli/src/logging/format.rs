@@ -180,8 +180,7 @@ impl fmt::Write for EscapedText<'_, '_> {
 }
 
 fn is_harmful(char: char) -> bool {
-    char.is_control()
-        || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    char.is_control() || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Writes each log event as a line with a JSON object. Its member `span` contains the fields of the span.
@@ -193,12 +192,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'w> FormatFields<'w> + 'static,
 {
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let normalized = event.normalized_metadata();
         let metadata = normalized.as_ref().unwrap_or_else(|| event.metadata());
         writer.write_str("{\"timestamp\":\"")?;
@@ -259,11 +253,7 @@ impl JsonVisitor<'_> {
         if self.result.is_err() || name.starts_with("log.") {
             return;
         }
-        let comma = if std::mem::take(&mut self.is_first) {
-            ""
-        } else {
-            ","
-        };
+        let comma = if std::mem::take(&mut self.is_first) { "" } else { "," };
         self.result = write!(self.writer, "{comma}\"{name}\":").and_then(|()| write_value(&mut self.writer));
     }
 
@@ -363,10 +353,7 @@ mod tests {
         for text in &texts {
             assert_eq!(text.lines().count(), 2, "{text}");
             assert!(
-                !text
-                    .trim_end_matches('\n')
-                    .replace('\n', "")
-                    .contains(char::is_control),
+                !text.trim_end_matches('\n').replace('\n', "").contains(char::is_control),
                 "{text}"
             );
         }

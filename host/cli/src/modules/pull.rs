@@ -122,11 +122,7 @@ mod tests {
                 Some(manifest),
                 format!("oci://r.example.com/a:latest@{manifest}"),
             ),
-            (
-                "oci://r.example.com/a:1",
-                None,
-                "oci://r.example.com/a:1".to_owned(),
-            ),
+            ("oci://r.example.com/a:1", None, "oci://r.example.com/a:1".to_owned()),
             (
                 &format!("oci://r.example.com/a@{manifest}"),
                 Some(manifest),
@@ -138,14 +134,8 @@ mod tests {
                 text,
                 format!("\npin it under `plugin:`\nsource: {source}\ndigest: {digest}\n")
             );
-            let printed_source = text
-                .lines()
-                .find_map(|line| line.strip_prefix("source: "))
-                .unwrap();
-            assert!(
-                printed_source.parse::<ModuleReference>().is_ok(),
-                "{printed_source}"
-            );
+            let printed_source = text.lines().find_map(|line| line.strip_prefix("source: ")).unwrap();
+            assert!(printed_source.parse::<ModuleReference>().is_ok(), "{printed_source}");
         }
     }
 }

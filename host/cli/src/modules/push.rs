@@ -45,9 +45,7 @@ pub(crate) struct PushArguments {
 fn artifact(text: &str) -> Result<OciReference, String> {
     match text.parse() {
         Ok(ModuleReference::Oci(reference)) => Ok(reference),
-        Ok(_) => {
-            Err("modules can be pushed only to registries: write oci://registry/repository:tag".to_owned())
-        }
+        Ok(_) => Err("modules can be pushed only to registries: write oci://registry/repository:tag".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

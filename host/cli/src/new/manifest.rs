@@ -61,9 +61,8 @@ mod tests {
             assert!(!text.contains("workspace"), "{text}");
             assert!(text.contains("version = \"0.1.0\""), "{text}");
         }
-        let text = resolve_inheritance(
-            "[dependencies]\nserde_json = { workspace = true, features = [\"raw_value\"] }\n",
-        );
+        let text =
+            resolve_inheritance("[dependencies]\nserde_json = { workspace = true, features = [\"raw_value\"] }\n");
         assert!(
             text.starts_with("[dependencies]\nserde_json = { version = \"1.")
                 && text.ends_with("features = [\"raw_value\"] }\n"),

@@ -129,8 +129,7 @@ const C: LanguageTemplate = LanguageTemplate {
     sdk: package!("c": "admittance.c", "admittance.h", "plugin.c", "plugin.h", "plugin_component_type.o"),
 };
 
-const EXAMPLES: [&[File]; 3] =
-    code!(".": "tests/cases.yaml" from "cases.yaml", "chain.yaml" from "chain.yaml");
+const EXAMPLES: [&[File]; 3] = code!(".": "tests/cases.yaml" from "cases.yaml", "chain.yaml" from "chain.yaml");
 
 const COMMON: [File; 3] = [
     (
@@ -195,9 +194,7 @@ mod tests {
         if directory.is_file() {
             return vec![directory.to_owned()];
         }
-        let entries = fs::read_dir(directory)
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
+        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         let paths = entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] });
         paths.collect()
     }
@@ -209,9 +206,7 @@ mod tests {
             (Lang::Javascript, "javascript", &[""]),
             (Lang::Python, "python/src/admittance", &[""]),
         ] {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("../../sdk")
-                .join(folder);
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk").join(folder);
             let files: Vec<_> = parts.iter().flat_map(|part| below(&folder.join(part))).collect();
             let is_shipped = |path: &&Path| {
                 !path.starts_with("test") && !path.starts_with("__pycache__") && !path.ends_with("tests.rs")

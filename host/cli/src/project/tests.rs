@@ -10,18 +10,14 @@ fn only_the_component_of_the_project_itself_is_used() {
     let own_manifest = fs::canonicalize(folder.path().join("own/Cargo.toml")).unwrap();
     let line = |reason: &str, package: &str, file: &str| {
         let manifest = folder.path().join(package).join("Cargo.toml");
-        serde_json::json!({"reason": reason, "manifest_path": manifest, "filenames": ["a.rlib", file]})
-            .to_string()
+        serde_json::json!({"reason": reason, "manifest_path": manifest, "filenames": ["a.rlib", file]}).to_string()
     };
     for (line, expected) in [
         (line("compiler-artifact", "own", "a.wasm"), Some("a.wasm")),
         (line("compiler-artifact", "own", "a.so"), None),
         (line("compiler-artifact", "other", "a.wasm"), None),
         (line("build-script-executed", "own", "a.wasm"), None),
-        (
-            "{\"reason\":\"build-finished\",\"success\":true}".to_owned(),
-            None,
-        ),
+        ("{\"reason\":\"build-finished\",\"success\":true}".to_owned(), None),
         ("not JSON".to_owned(), None),
     ] {
         assert_eq!(
@@ -147,12 +143,7 @@ fn a_project_that_did_not_change_is_not_built_again() {
     };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    for directory in [
-        "project/src",
-        "project/tests",
-        "project/node_modules/@scope",
-        "linked",
-    ] {
+    for directory in ["project/src", "project/tests", "project/node_modules/@scope", "linked"] {
         fs::create_dir_all(path(directory)).unwrap();
     }
     std::os::unix::fs::symlink(path("linked"), path("project/node_modules/@scope/linked")).unwrap();

@@ -259,9 +259,7 @@ impl UsersArguments {
                     super_user: *super_user,
                     groups: group.clone(),
                 };
-                query.post(&["users"], &body, |user: &UserEntry| {
-                    users(std::slice::from_ref(user))
-                })
+                query.post(&["users"], &body, |user: &UserEntry| users(std::slice::from_ref(user)))
             }
             UsersCommand::Delete { name, query } => query.remove(&["users", name]),
             UsersCommand::Import { replace, query } => {
@@ -295,9 +293,7 @@ impl TokensArguments {
                 };
                 query.post(&["users", user, "tokens"], &body, issued)
             }
-            TokensCommand::Revoke { user, id, query } => {
-                query.remove(&["users", user, "tokens", &id.to_string()])
-            }
+            TokensCommand::Revoke { user, id, query } => query.remove(&["users", user, "tokens", &id.to_string()]),
         }
     }
 }
@@ -325,8 +321,7 @@ impl ClustersArguments {
             ClustersCommand::Delete { id, query } => query.remove(&["clusters", id]),
             ClustersCommand::Reencrypt(query) => {
                 let message = Message::default();
-                let reencryption =
-                    query.send(Method::POST, &["accounts", "reencrypt"], message, reencrypted)?;
+                let reencryption = query.send(Method::POST, &["accounts", "reencrypt"], message, reencrypted)?;
                 match reencryption.skipped.len() {
                     0 => Ok(()),
                     skipped => {
@@ -346,9 +341,7 @@ impl RegisterTokensArguments {
             RegisterTokensCommand::Create { cluster, query } => {
                 query.post(&["clusters", cluster, "register-token"], &(), issued)
             }
-            RegisterTokensCommand::Revoke { cluster, query } => {
-                query.remove(&["clusters", cluster, "register-token"])
-            }
+            RegisterTokensCommand::Revoke { cluster, query } => query.remove(&["clusters", cluster, "register-token"]),
         }
     }
 }
@@ -385,7 +378,6 @@ impl Query {
 
     fn remove(&self, path: &[&str]) -> crate::Result<()> {
         let text = |removal: &Removed| format!("removed: {}\n", harmless(&removal.removed));
-        self.send(Method::DELETE, path, Message::default(), text)
-            .map(drop)
+        self.send(Method::DELETE, path, Message::default(), text).map(drop)
     }
 }

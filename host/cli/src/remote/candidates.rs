@@ -107,10 +107,7 @@ fn answer(text: &mut String, who: &str, answer: &AnswerSample) {
         .iter()
         .map(|patch| ("patch", format!("{}{left_out}", **patch)));
     let warnings = answer.warnings.iter().map(|warning| ("warning", warning.clone()));
-    let notes = answer
-        .audit_annotations
-        .iter()
-        .map(|note| ("audit", note.clone()));
+    let notes = answer.audit_annotations.iter().map(|note| ("audit", note.clone()));
     for (what, line) in patch.chain(warnings).chain(notes) {
         let _ = writeln!(text, "  {:9}  {DIM}{what}:{DIM:#} {}", "", harmless(&line));
     }
@@ -172,9 +169,7 @@ Mutating:pods/images  CREATE of v1/Pod default/web uid u-1 at 1970-01-01T00:00:0
              audit: a=b
 "
         );
-        let none = CandidateList {
-            candidates: Vec::new(),
-        };
+        let none = CandidateList { candidates: Vec::new() };
         assert!(super::text(&none).contains("candidate:"));
     }
 }

@@ -8,9 +8,7 @@ use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageI
 use clap::Args;
 use http::Method;
 
-use super::{
-    JSON, Query, client::Message, completion, definitions::path_of, history::differences, status::made_by,
-};
+use super::{JSON, Query, client::Message, completion, definitions::path_of, history::differences, status::made_by};
 use crate::{
     arguments::{existing, no_definition, read_definitions, revision},
     output::{BAD, BOLD, DIM, GOOD, WARN},
@@ -119,8 +117,7 @@ impl PromoteArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         let stage = self.stage.to_string();
         let body = serde_json::to_string(&PromoteRequest { stage })?;
-        self.change
-            .make(Method::POST, &["promote"], None, Some((JSON, body)))
+        self.change.make(Method::POST, &["promote"], None, Some((JSON, body)))
     }
 }
 
@@ -134,8 +131,7 @@ impl RollbackArguments {
                 made_by(&revision.origin, revision.by.as_deref())
             )
         };
-        self.query
-            .post(&["rollback"], &RollbackRequest { revision }, text)
+        self.query.post(&["rollback"], &RollbackRequest { revision }, text)
     }
 }
 
@@ -166,10 +162,7 @@ fn text(applied: &Applied) -> String {
             AppliedEffect::Unchanged => ("unchanged", DIM),
             AppliedEffect::Deleted => ("deleted", BAD),
         };
-        table.row([
-            TableCell::text(&definition.id),
-            TableCell::text(effect).styled(style),
-        ]);
+        table.row([TableCell::text(&definition.id), TableCell::text(effect).styled(style)]);
     }
     let mut text = table.text();
     let differences = differences(&applied.comparison);
@@ -214,8 +207,7 @@ mod tests {
         std::fs::write(path("b.yaml"), CHAIN.replace("NAME", "b")).unwrap();
         std::fs::write(path("c.txt"), "no definition").unwrap();
 
-        let (name, text) =
-            join_files(read_definitions(&[path("a.yaml")], &mut io::empty()).unwrap()).unwrap();
+        let (name, text) = join_files(read_definitions(&[path("a.yaml")], &mut io::empty()).unwrap()).unwrap();
         assert_eq!(name, path("a.yaml").display().to_string());
         assert_eq!(text, CHAIN.replace("NAME", "a"));
 

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use admittance_net::client::{
-    ClientError, ClientOptions, ClientRequest, ClientResponse, HttpClient, ProxyChoice,
-};
+use admittance_net::client::{ClientError, ClientOptions, ClientRequest, ClientResponse, HttpClient, ProxyChoice};
 use http::{HeaderValue, Method, header};
 use serde::de::DeserializeOwned;
 
@@ -100,11 +98,7 @@ impl AdminClient {
                 .header(header::CONTENT_TYPE, HeaderValue::from_static(content_type))
                 .body(body);
         }
-        let response = self
-            .http
-            .send(request)
-            .await
-            .map_err(|error| self.transport(&error))?;
+        let response = self.http.send(request).await.map_err(|error| self.transport(&error))?;
         let status = response.status;
         if status.is_success() {
             return Ok(response);

@@ -131,8 +131,8 @@ mod tests {
             ("admittance rollback --server", None),
             ("admittance rollback --server a", None),
         ] {
-            let parsed_server = connection(line.split(' ').map(str::to_owned))
-                .map(|connection| connection.server.to_string());
+            let parsed_server =
+                connection(line.split(' ').map(str::to_owned)).map(|connection| connection.server.to_string());
             assert_eq!(parsed_server.as_deref(), expected, "{line}");
         }
     }

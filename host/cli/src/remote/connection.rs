@@ -56,11 +56,7 @@ impl FromStr for ServerUrl {
             && url.path() == "/"
             && url.query().is_none()
             && url.fragment().is_none();
-        if is_bare {
-            Ok(Self(url))
-        } else {
-            Err(fix.to_owned())
-        }
+        if is_bare { Ok(Self(url)) } else { Err(fix.to_owned()) }
     }
 }
 
@@ -181,11 +177,7 @@ mod tests {
         ] {
             let server: ServerUrl = text.parse().unwrap();
             assert_eq!(server.to_string(), text.trim_end_matches('/'));
-            assert_eq!(
-                (server.is_tls(), server.is_loopback()),
-                (is_tls, is_loopback),
-                "{text}"
-            );
+            assert_eq!((server.is_tls(), server.is_loopback()), (is_tls, is_loopback), "{text}");
         }
         for text in [
             "127.0.0.1:9090",
@@ -243,10 +235,7 @@ mod tests {
                 }
                 Ok(None) => panic!("{server}: no token"),
                 Err(error) => {
-                    assert!(
-                        !is_sent && error.to_string().contains("https"),
-                        "{server}: {error}"
-                    );
+                    assert!(!is_sent && error.to_string().contains("https"), "{server}: {error}");
                 }
             }
         }

@@ -164,9 +164,7 @@ impl DecisionsArguments {
             parameters: &parameters,
             body: None,
         };
-        let mut response = client
-            .open(Method::GET, &["decisions", "events"], message)
-            .await?;
+        let mut response = client.open(Method::GET, &["decisions", "events"], message).await?;
         let mut terminated = signal(SignalKind::terminate())?;
         let mut events = EventReader::default();
         loop {
@@ -197,9 +195,7 @@ impl DecisionsArguments {
             "missed" => {
                 let MissedDecisions { missed } = serde_json::from_str(&event.data)?;
                 let missed = human::count(missed, "decision");
-                anstream::eprintln!(
-                    "{WARN}note:{WARN:#} {missed} left the driver's memory before they could be read"
-                );
+                anstream::eprintln!("{WARN}note:{WARN:#} {missed} left the driver's memory before they could be read");
                 Ok(())
             }
             "end" => Err(format!("the driver ended it: {}", harmless(&event.data)).into()),
@@ -297,9 +293,8 @@ mod tests {
 
     #[test]
     fn a_decision_is_printed_on_one_line() {
-        let begin = |verdict: &str| {
-            format!("2026-01-02T03:04:05Z  {verdict:<8}   1.20ms  CREATE of v1/Pod shop/web   alice  ")
-        };
+        let begin =
+            |verdict: &str| format!("2026-01-02T03:04:05Z  {verdict:<8}   1.20ms  CREATE of v1/Pod shop/web   alice  ");
         for (decision, expected) in [
             (
                 decision("allowed", None, "allow", "Enforce"),
@@ -326,10 +321,7 @@ mod tests {
     fn invalid_arguments_of_decisions_are_refused() {
         crate::assert_accepted(&[
             ("decisions", true),
-            (
-                "decisions -f --chain pods --stage images -n shop --user alice",
-                true,
-            ),
+            ("decisions -f --chain pods --stage images -n shop --user alice", true),
             (
                 "decisions --verdict refused --verdict changed --since 10m --limit 5",
                 true,

@@ -51,9 +51,7 @@ pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
 }
 
 fn texts(definitions: &[StoredDefinition]) -> String {
-    let text = |definition: &StoredDefinition| {
-        format!("{}\n", harmless_lines(&definition.text).trim_end_matches('\n'))
-    };
+    let text = |definition: &StoredDefinition| format!("{}\n", harmless_lines(&definition.text).trim_end_matches('\n'));
     definitions.iter().map(text).collect::<Vec<_>>().join("---\n")
 }
 
@@ -122,10 +120,7 @@ admissionwebhook/ns/a  has mistakes   /etc/chains/a.yaml:3 (in a list)
     #[test]
     fn definition_names_become_api_paths() {
         for (id, expected) in [
-            (
-                "AdmissionChain/pods",
-                vec!["definitions", "AdmissionChain", "pods"],
-            ),
+            ("AdmissionChain/pods", vec!["definitions", "AdmissionChain", "pods"]),
             (
                 "admissionwebhook/ns/a",
                 vec!["definitions", "admissionwebhook", "ns", "a"],

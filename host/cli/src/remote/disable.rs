@@ -71,9 +71,7 @@ impl EnableArguments {
 }
 
 fn disabled(switched: &Switched) -> String {
-    let Switched {
-        disabled, replaced, ..
-    } = switched;
+    let Switched { disabled, replaced, .. } = switched;
     let mut text = format!(
         "{WARN}{} is {}{WARN:#} until {}\n",
         harmless(&disabled.stage),
@@ -98,20 +96,13 @@ fn enabled(switched: &Switched) -> String {
 
 fn not_kept_note(switched: &Switched) -> String {
     match &switched.not_kept {
-        Some(why) => format!(
-            "{BAD}a restart of the driver forgets this:{BAD:#} {}\n",
-            harmless(why)
-        ),
+        Some(why) => format!("{BAD}a restart of the driver forgets this:{BAD:#} {}\n", harmless(why)),
         None => String::new(),
     }
 }
 
 fn state(disabled: &DisabledStage) -> &'static str {
-    if disabled.audit {
-        "only audited"
-    } else {
-        "disabled"
-    }
+    if disabled.audit { "only audited" } else { "disabled" }
 }
 
 fn description(disabled: &DisabledStage) -> String {
@@ -191,10 +182,7 @@ a restart of the driver forgets this: disk full
     fn invalid_arguments_of_disable_and_enable_are_refused() {
         crate::assert_accepted(&[
             ("disable pods/images --for 30m --reason x", true),
-            (
-                "disable Mutating:pods/images --for 1h --reason x --audit -o json",
-                true,
-            ),
+            ("disable Mutating:pods/images --for 1h --reason x --audit -o json", true),
             ("disable pods --for 30m --reason x", false),
             ("disable pods/images --reason x", false),
             ("disable pods/images --for 30 --reason x", false),

@@ -47,8 +47,7 @@ mod tests {
 
     #[test]
     fn server_sent_events_may_be_split_between_chunks() {
-        let text =
-            "event: decision\nid: 7\ndata: {\"a\": 1}\n\n: heartbeat\n\nevent: missed\ndata:{}\n\ndata: cut";
+        let text = "event: decision\nid: 7\ndata: {\"a\": 1}\n\n: heartbeat\n\nevent: missed\ndata:{}\n\ndata: cut";
         let event = |name: &str, data: &str| ServerEvent {
             name: name.to_owned(),
             data: data.to_owned(),

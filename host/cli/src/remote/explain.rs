@@ -53,8 +53,7 @@ impl ExplainArguments {
                 texts.join("\n")
             };
             let before = self.before.map(|id| ("before", id.to_string()));
-            self.query
-                .show(&["decisions", &self.uid], before.as_slice(), text)?;
+            self.query.show(&["decisions", &self.uid], before.as_slice(), text)?;
             return Ok(ExitCode::SUCCESS);
         }
         let options = ReplayRequest {
@@ -107,10 +106,7 @@ fn heading(decision: &DecisionRecord) -> String {
         (user, []) => format!(" by {user}"),
         (user, groups) => format!(" by {user} ({})", groups.join(", ")),
     };
-    let request = format!(
-        "{} of {} {object}{user}{dry_run}",
-        decision.operation, decision.kind
-    );
+    let request = format!("{} of {} {object}{user}{dry_run}", decision.operation, decision.kind);
     let labels = [
         ("dialect", &decision.dialect),
         ("listener", &decision.listener),
@@ -196,23 +192,19 @@ fn bar(row: &StageRecord, total_microseconds: u64) -> String {
 
 fn result(row: &StageRecord) -> (anstyle::Style, String) {
     let audit = if row.mode == Mode::Audit { " (audit)" } else { "" };
-    let exception = row.exception.as_ref().map_or(String::new(), |name| {
-        format!(", let pass by the exception {name}")
-    });
+    let exception = row
+        .exception
+        .as_ref()
+        .map_or(String::new(), |name| format!(", let pass by the exception {name}"));
     let (style, text) = match row.result.as_str() {
         "patch" => (GOOD, "patch".to_owned()),
         "deny" => (
             BAD,
-            format!(
-                "deny{}",
-                row.code.map_or(String::new(), |code| format!(" ({code})"))
-            ),
+            format!("deny{}", row.code.map_or(String::new(), |code| format!(" ({code})"))),
         ),
         "failed" => {
             let kind = row.failure.as_deref().unwrap_or_default();
-            let policy = row
-                .policy
-                .map_or(String::new(), |policy| format!(", policy {policy}"));
+            let policy = row.policy.map_or(String::new(), |policy| format!(", policy {policy}"));
             (BAD, format!("failed: {kind}{policy}"))
         }
         "allow" => (anstyle::Style::new(), "allow".to_owned()),
@@ -226,10 +218,7 @@ fn difference(detail: &DecisionDetail) -> String {
     let Some(patch) = &detail.decision.patch else {
         return String::new();
     };
-    let before = detail
-        .review
-        .as_ref()
-        .and_then(|review| review.request.get("object"));
+    let before = detail.review.as_ref().and_then(|review| review.request.get("object"));
     let mut text = String::new();
     match (before, detail.result.as_deref()) {
         (Some(before), Some(after)) => groups(&mut text, Some(before), Some(after)),
@@ -273,20 +262,12 @@ fn replayed(replay: &DecisionReplay) -> String {
             None => decision.verdict.to_string(),
         }];
         lines.extend(decision.message.clone());
-        lines.extend(
-            decision
-                .warnings
-                .iter()
-                .map(|warning| format!("warning: {warning}")),
-        );
+        lines.extend(decision.warnings.iter().map(|warning| format!("warning: {warning}")));
         for line in lines {
             let _ = writeln!(text, "{style}{sign} {}{style:#}", harmless(&line));
         }
     }
-    let original = before
-        .review
-        .as_ref()
-        .and_then(|review| review.request.get("object"));
+    let original = before.review.as_ref().and_then(|review| review.request.get("object"));
     let results = [before, after].map(|detail| detail.result.as_deref().or(original));
     if let [Some(old), Some(new)] = results
         && old != new

@@ -174,8 +174,7 @@ fn create(path: &Path) -> Result<Box<dyn Write + Send>, String> {
 }
 
 fn progress(arguments: &RecordArguments) -> ProgressBar {
-    let is_visible =
-        io::stderr().is_terminal() && (arguments.output().is_some() || !io::stdout().is_terminal());
+    let is_visible = io::stderr().is_terminal() && (arguments.output().is_some() || !io::stdout().is_terminal());
     if !is_visible {
         return ProgressBar::hidden();
     }
@@ -272,10 +271,7 @@ mod tests {
             for chunk in chunks {
                 lines.take(chunk.as_bytes()).unwrap();
             }
-            assert_eq!(
-                String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap(),
-                written
-            );
+            assert_eq!(String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap(), written);
             assert_eq!(lines.count, count);
         }
     }
@@ -305,10 +301,8 @@ mod tests {
                 "recording":{{"at":"2026-01-01T00:00:00Z","revision":1,"redacted":{redacted}}}}}"#
             )
         };
-        let patched =
-            r#"{"uid":"u","allowed":true,"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL2EiLCJ2YWx1ZSI6MX1d"}"#;
-        let refused =
-            r#"{"uid":"u","allowed":false,"status":{"code":403,"message":"no"},"warnings":["old"]}"#;
+        let patched = r#"{"uid":"u","allowed":true,"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL2EiLCJ2YWx1ZSI6MX1d"}"#;
+        let refused = r#"{"uid":"u","allowed":false,"status":{"code":403,"message":"no"},"warnings":["old"]}"#;
         let texts = [
             review("a", 0, patched),
             review("b", 0, refused),

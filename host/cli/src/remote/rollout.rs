@@ -75,9 +75,7 @@ pub(super) fn line(stage: &str, rollout: &RolloutStatus, now: Moment) -> String 
         RolloutState::Aborted => {
             format!("{style}the plugin of {stage} decides all requests{style:#}: aborted")
         }
-        _ => format!(
-            "{style}the candidate of {stage} decides {share} of the requests{style:#}, by {by}: {state}"
-        ),
+        _ => format!("{style}the candidate of {stage} decides {share} of the requests{style:#}, by {by}: {state}"),
     };
     let since = human::age(rollout.since, now);
     let _ = write!(text, " for {since}");

@@ -6,8 +6,7 @@ mod fleet;
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 use admittance::{
-    ChainStatus, ExceptionStatus, FailureStatus, Moment, Origin, StageState, StageStatus, Status,
-    admission::Mode,
+    ChainStatus, ExceptionStatus, FailureStatus, Moment, Origin, StageState, StageStatus, Status, admission::Mode,
 };
 use admittance_driver::status::DriverStatus;
 use clap::Args;

@@ -218,7 +218,8 @@ mod tests {
 
     #[test]
     fn redacted_values_match_anything() {
-        let patch = |value: Value| json!({"allowed": true, "patch": [{"op": "add", "path": "/spec/b", "value": value}]});
+        let patch =
+            |value: Value| json!({"allowed": true, "patch": [{"op": "add", "path": "/spec/b", "value": value}]});
         for (recorded, now, is_redacted, is_same) in [
             (json!(REDACTED), json!("secret"), true, true),
             (json!(REDACTED), json!({"a": 1}), true, true),

@@ -35,11 +35,7 @@ pub(crate) fn without_candidates(
     Ok(chains)
 }
 
-pub(super) fn replace(
-    chains: &mut [ChainDefinition],
-    id: &StageId,
-    module: &ModuleReference,
-) -> crate::Result<()> {
+pub(super) fn replace(chains: &mut [ChainDefinition], id: &StageId, module: &ModuleReference) -> crate::Result<()> {
     let (mut stage_ids, mut matching_stages) = (Vec::new(), Vec::new());
     for chain in chains {
         for stage in &mut chain.stages {

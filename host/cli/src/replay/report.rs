@@ -102,8 +102,7 @@ impl ReplayDifference {
                     ("warnings", lines)
                 }
                 Difference::Patch => {
-                    let result =
-                        |answer: &ReplayAnswer| answer.object.clone().or_else(|| self.object.clone());
+                    let result = |answer: &ReplayAnswer| answer.object.clone().or_else(|| self.object.clone());
                     let groups = diff(result(before).as_ref(), result(after).as_ref(), 2);
                     ("object", groups.concat())
                 }
@@ -125,8 +124,5 @@ fn pair(before: &str, after: &str) -> Vec<String> {
         }
     };
     let (before, after) = (or_dash(before), or_dash(after));
-    vec![
-        format!("{BAD}- {before}{BAD:#}"),
-        format!("{GOOD}+ {after}{GOOD:#}"),
-    ]
+    vec![format!("{BAD}- {before}{BAD:#}"), format!("{GOOD}+ {after}{GOOD:#}")]
 }

@@ -151,10 +151,7 @@ fn differences_between_two_sets_of_chains_are_counted() {
         assert!(error.contains(expected), "{line}: {error}");
     }
     let none = folder.path().join("none").display().to_string();
-    for line in [
-        format!("{none} {lax} {common}"),
-        format!("{requests} {none} {common}"),
-    ] {
+    for line in [format!("{none} {lax} {common}"), format!("{requests} {none} {common}")] {
         let error = parse(&line).unwrap_err().to_string();
         assert!(error.contains("there is no such file"), "{line}: {error}");
     }
@@ -194,11 +191,7 @@ spec:
     assert_eq!(plugin.refresh, None);
     assert_eq!(plugin.settings, json!({"registries": ["a"]}));
 
-    let wrong = chains::replace(
-        &mut definitions,
-        &"Validating:pods/images".parse().unwrap(),
-        &module,
-    );
+    let wrong = chains::replace(&mut definitions, &"Validating:pods/images".parse().unwrap(), &module);
     assert!(wrong.unwrap_err().to_string().contains("there is no stage"));
     let both = std::fs::read_to_string(&path).unwrap();
     let validating = both.replace("  rules:", "  phase: Validating\n  rules:");
@@ -212,10 +205,7 @@ spec:
 fn invalid_arguments_of_replay_are_refused() {
     crate::assert_accepted(&[
         ("replay Cargo.toml src", true),
-        (
-            "replay Cargo.toml src src/remote --against src/test -o json",
-            true,
-        ),
+        ("replay Cargo.toml src src/remote --against src/test -o json", true),
         ("replay Cargo.toml --config Cargo.toml", true),
         ("replay Cargo.toml", false),
         ("replay Cargo.toml src --module file:a.wasm", false),

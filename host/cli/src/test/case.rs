@@ -283,11 +283,7 @@ fn expected(node: &Node<'_>) -> Option<ExpectedOutcome> {
     let mut fields = node.object()?;
     let allowed = fields.get_required("allowed", "write true or false", Node::boolean);
     let (of_refusal, of_result) = (["message", "code"], ["patch", "object", "fields"]);
-    let unusable: &[&str] = if allowed == Some(true) {
-        &of_refusal
-    } else {
-        &of_result
-    };
+    let unusable: &[&str] = if allowed == Some(true) { &of_refusal } else { &of_result };
     if let (Some(allowed), Some(name)) = (allowed, unusable.iter().find(|name| fields.has(name))) {
         let (request_kind, fix) = if allowed {
             ("an allowed request", "expect `allowed: false`")

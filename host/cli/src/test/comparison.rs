@@ -37,10 +37,7 @@ impl UnmetExpectation {
 pub(super) fn judge(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation> {
     match &case.expected {
         CaseExpectation::Outcome(expected) => of_outcome(case, expected, outcome),
-        CaseExpectation::Violations {
-            constraint,
-            assertions,
-        } => suite::judge(constraint, assertions, outcome),
+        CaseExpectation::Violations { constraint, assertions } => suite::judge(constraint, assertions, outcome),
         CaseExpectation::Invalid => Vec::new(),
     }
 }
@@ -81,8 +78,7 @@ fn of_outcome(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) ->
                 .all(|(pattern, warning)| pattern.is_in(warning));
         if !are_met {
             let expected_warnings: Vec<_> = patterns.iter().map(ToString::to_string).collect();
-            let (expected_json, actual_json) =
-                (Value::from(expected_warnings), Value::from(warnings.clone()));
+            let (expected_json, actual_json) = (Value::from(expected_warnings), Value::from(warnings.clone()));
             failures.push(UnmetExpectation::of_values(
                 "warnings",
                 "they differ",
@@ -116,8 +112,7 @@ fn failure_of(row: &TraceRow) -> Option<&'static str> {
 }
 
 fn called_rows(outcome: &Outcome) -> Vec<&TraceRow> {
-    let is_called =
-        |row: &&TraceRow| !matches!(row.result, StageResult::Skipped(_) | StageResult::NotReached);
+    let is_called = |row: &&TraceRow| !matches!(row.result, StageResult::Skipped(_) | StageResult::NotReached);
     outcome.trace.iter().filter(is_called).collect()
 }
 
@@ -139,10 +134,8 @@ fn none_called(outcome: &Outcome) -> Option<UnmetExpectation> {
 
 fn called(expected: &[String], outcome: &Outcome) -> Option<UnmetExpectation> {
     let called = called_rows(outcome);
-    let is_stage =
-        |row: &TraceRow, name: &str| *row.stage == *name || format!("{}/{}", row.chain, row.stage) == name;
-    let are_met =
-        called.len() == expected.len() && called.iter().zip(expected).all(|(row, name)| is_stage(row, name));
+    let is_stage = |row: &TraceRow, name: &str| *row.stage == *name || format!("{}/{}", row.chain, row.stage) == name;
+    let are_met = called.len() == expected.len() && called.iter().zip(expected).all(|(row, name)| is_stage(row, name));
     (!are_met).then(|| {
         let called: Vec<_> = called.iter().map(|row| &*row.stage).collect();
         let message = format!(
@@ -167,20 +160,10 @@ fn result(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec
         let expected = Value::from(patch.clone());
         let actual = serde_json::to_value(&outcome.patch).unwrap_or_default();
         if expected != actual {
-            failures.push(UnmetExpectation::of_values(
-                "patch",
-                "it differs",
-                &expected,
-                &actual,
-            ));
+            failures.push(UnmetExpectation::of_values("patch", "it differs", &expected, &actual));
         }
     }
-    let object_after = outcome
-        .object
-        .as_ref()
-        .map(Object::value)
-        .cloned()
-        .unwrap_or_default();
+    let object_after = outcome.object.as_ref().map(Object::value).cloned().unwrap_or_default();
     let is_kyverno = matches!(case.hooks, CaseHooks::Kyverno { .. });
     let resulting_object = if is_kyverno {
         without_empty(object_after)
@@ -219,9 +202,7 @@ pub(super) fn without_empty(value: Value) -> Value {
     };
     match value {
         Value::Object(fields) => {
-            let fields = fields
-                .into_iter()
-                .map(|(name, value)| (name, without_empty(value)));
+            let fields = fields.into_iter().map(|(name, value)| (name, without_empty(value)));
             Value::Object(fields.filter(|(_, value)| is_left(value)).collect())
         }
         Value::Array(items) => Value::Array(items.into_iter().map(without_empty).filter(is_left).collect()),
@@ -243,9 +224,7 @@ fn arranged(expected: &Value, actual: &Value, keep: ComparedFields) -> Value {
             let mut fields = Map::new();
             for (key, expected) in expected {
                 match actual_fields.get(key) {
-                    Some(actual_field) => {
-                        drop(fields.insert(key.clone(), arranged(expected, actual_field, keep)))
-                    }
+                    Some(actual_field) => drop(fields.insert(key.clone(), arranged(expected, actual_field, keep))),
                     None if keep == ComparedFields::Expected && expected.is_null() => {
                         fields.insert(key.clone(), Value::Null);
                     }

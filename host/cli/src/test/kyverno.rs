@@ -80,8 +80,7 @@ impl CaseSelector {
                 let name = &case.request.name;
                 let namespace = case.request.namespace.as_deref().unwrap_or_default();
                 let is_selected = |name: &str| self.resource.is_match(name);
-                self.policy.is_match(policy)
-                    && (is_selected(name) || is_selected(&format!("{namespace}/{name}")))
+                self.policy.is_match(policy) && (is_selected(name) || is_selected(&format!("{namespace}/{name}")))
             }
             _ => false,
         }
@@ -93,9 +92,7 @@ impl FromStr for CaseSelector {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let pattern = |text: &str| {
-            let pattern = regex::escape(text.trim())
-                .replace("\\*", ".*")
-                .replace("\\?", ".");
+            let pattern = regex::escape(text.trim()).replace("\\*", ".*").replace("\\?", ".");
             Regex::new(&format!("^{pattern}$")).map_err(|error| error.to_string())
         };
         let (mut policy, mut resource) = (pattern("*")?, pattern("*")?);
@@ -105,9 +102,7 @@ impl FromStr for CaseSelector {
                 Some(("resource", value)) => resource = pattern(value)?,
                 Some(("rule", _)) => {}
                 _ => {
-                    return Err(format!(
-                        "`{part}` is not `policy=NAME`, `rule=NAME` or `resource=NAME`"
-                    ));
+                    return Err(format!("`{part}` is not `policy=NAME`, `rule=NAME` or `resource=NAME`"));
                 }
             }
         }
@@ -128,10 +123,7 @@ struct KyvernoScene {
 pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind"]);
-    let metadata = fields
-        .optional("metadata")
-        .map(|node| node.json())
-        .unwrap_or_default();
+    let metadata = fields.optional("metadata").map(|node| node.json()).unwrap_or_default();
     let name = fields.get_optional("name", readers::text);
     let scene = read_scene(&mut fields);
     let fix = "list the results, each with `policy`, `kind`, `resources` and `result`";
@@ -146,9 +138,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     let metadata_name = metadata.get("name").and_then(Value::as_str);
     let test = name.as_deref().or(metadata_name).unwrap_or(KIND);
     let results = results?;
-    let cases = results
-        .iter()
-        .filter_map(|result| read_result(result, test, &scene));
+    let cases = results.iter().filter_map(|result| read_result(result, test, &scene));
     Some(cases.flatten().collect())
 }
 
@@ -166,15 +156,12 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<KyvernoScene> {
     let values = fields.optional("values").map_or(of_file, |node| node.json());
     let user: Value = fields.get_or_default("userinfo", read_content);
     existing.extend(list(&values, "/namespaces").map(|namespace| namespace_of(namespace.clone())));
-    existing.extend(list(&values, "/namespaceSelector").map(|selected| {
-        namespace_of(json!({"metadata": {"name": selected["name"], "labels": selected["labels"]}}))
-    }));
     existing.extend(
-        objects
-            .iter()
-            .filter(|object| object["kind"] == "Namespace")
-            .cloned(),
+        list(&values, "/namespaceSelector").map(|selected| {
+            namespace_of(json!({"metadata": {"name": selected["name"], "labels": selected["labels"]}}))
+        }),
     );
+    existing.extend(objects.iter().filter(|object| object["kind"] == "Namespace").cloned());
     // Some objects may be in a namespace that the test does not define. Kyverno treats it as a namespace without
     // labels, so such a namespace is added here.
     let names = objects.iter().filter_map(|object| metadata(object, "namespace"));
@@ -226,11 +213,7 @@ fn namespace_of(mut namespace: Value) -> Value {
 }
 
 fn list<'v>(value: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
-    value
-        .pointer(path)
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
+    value.pointer(path).and_then(Value::as_array).into_iter().flatten()
 }
 
 fn read_objects(node: &Node<'_>) -> Option<Vec<Value>> {
@@ -275,11 +258,7 @@ fn read_result(node: &Node<'_>, test: &str, scene: &KyvernoScene) -> Option<Vec<
     let policy = fields.get_required("policy", "name the policy", readers::text);
     let kind = fields.get_required("kind", "name the kind of the objects", readers::text);
     let read_word = |node: &Node<'_>| node.one_of("result", &RESULTS.map(|word| (word, word)));
-    let result = fields.get_required(
-        "result",
-        &format!("write {}", enumerated(RESULTS, "or")),
-        read_word,
-    );
+    let result = fields.get_required("result", &format!("write {}", enumerated(RESULTS, "or")), read_word);
     let names = fields.get_or_default("resources", Node::strings);
     let operation = fields.get_optional("operation", readers::text);
     let patched_path = fields.get_optional("patchedResources", Node::file);
@@ -319,9 +298,8 @@ fn read_result(node: &Node<'_>, test: &str, scene: &KyvernoScene) -> Option<Vec<
     let cases = selected_objects.into_iter().filter_map(|object| {
         let full_name = full_name(object);
         let request = request_for(object, &policy, operation.as_deref(), scene, node)?;
-        let is_same = |patched_object: &&Value| {
-            patched_object["kind"] == object["kind"] && is_named(patched_object, &full_name)
-        };
+        let is_same =
+            |patched_object: &&Value| patched_object["kind"] == object["kind"] && is_named(patched_object, &full_name);
         let object_after = patched.as_ref().map(|patched_objects| {
             let matching = patched_objects.iter().find(is_same).cloned();
             matching.map(comparison::without_empty)
@@ -396,9 +374,7 @@ fn request_for(
             .and_then(|values| values.get(name));
         values.and_then(|values| values.get(name)).or(of_all)?.as_str()
     };
-    let operation = operation
-        .or_else(|| value("request.operation"))
-        .unwrap_or("CREATE");
+    let operation = operation.or_else(|| value("request.operation")).unwrap_or("CREATE");
     let operation: Operation = node.accept(operation.parse())?;
     let parsed = Object::from_value(object.clone());
     let old_object = parsed.clone().filter(|_| operation == Operation::Update);

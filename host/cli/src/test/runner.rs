@@ -46,8 +46,7 @@ impl TestBench {
     }
 
     pub(super) async fn judge(&mut self, case: &TestCase) -> Vec<UnmetExpectation> {
-        if let (CaseExpectation::Invalid, CaseHooks::Constraints(constraints)) = (&case.expected, &case.hooks)
-        {
+        if let (CaseExpectation::Invalid, CaseHooks::Constraints(constraints)) = (&case.expected, &case.hooks) {
             return unrefused(constraints).into_iter().collect();
         }
         match self.admit(case).await {
@@ -66,8 +65,7 @@ impl TestBench {
                 .filter_map(|chain| Some(MismatchedChain::new(chain, &case.request)?.to_string()))
                 .collect::<Vec<_>>()
                 .join("; ");
-            let message =
-                format!("no chain is for the request ({reasons}); if that is right, expect `stages: []`");
+            let message = format!("no chain is for the request ({reasons}); if that is right, expect `stages: []`");
             return Err(UnmetExpectation::new("stages", message));
         }
         Ok(table.admit(case.request.clone()).await)
@@ -88,11 +86,7 @@ impl TestBench {
                 module,
                 settings,
                 allow,
-            } => vec![ChainDefinition::of_plugin(
-                module,
-                settings.clone(),
-                allow.clone(),
-            )],
+            } => vec![ChainDefinition::of_plugin(module, settings.clone(), allow.clone())],
             CaseHooks::Chains(paths) => replay::load(paths, self.may_call_webhooks)?,
             CaseHooks::Constraints(constraints) => constraints.for_every_operation()?,
             CaseHooks::Kyverno { policies, policy, .. } => load_enforced_policy(policies, policy)?,
@@ -121,11 +115,7 @@ fn load_enforced_policy(files: &[PathBuf], policy: &str) -> crate::Result<Vec<Ch
     let is_tested = |chain: &ChainDefinition| names(chain).iter().any(|name| name == policy);
     if !chains.iter().any(is_tested) {
         let suggestion = did_you_mean(policy, chains.iter().flat_map(names));
-        return Err(format!(
-            "there is no policy {policy} in {}{suggestion}",
-            files::list(files)
-        )
-        .into());
+        return Err(format!("there is no policy {policy} in {}{suggestion}", files::list(files)).into());
     }
     chains.retain(is_tested);
     for stage in chains.iter_mut().flat_map(|chain| &mut chain.stages) {
@@ -146,11 +136,7 @@ fn unrefused(constraints: &TemplateConstraints) -> Option<UnmetExpectation> {
     let message = match constraints.load() {
         Ok(_) => "the constraint fits its template".to_owned(),
         Err(error) => match error.downcast_ref::<Mistakes>() {
-            Some(mistakes)
-                if mistakes
-                    .iter()
-                    .all(|mistake| is_of_constraint(&mistake.location.file)) =>
-            {
+            Some(mistakes) if mistakes.iter().all(|mistake| is_of_constraint(&mistake.location.file)) => {
                 return None;
             }
             _ => error.to_string(),

@@ -47,11 +47,7 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     entries.sort();
     let mut suites = Vec::new();
     for entry in entries {
-        let name = entry
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let is_link = entry.is_symlink();
         if !(name.starts_with('.') && name != KYVERNO || is_link && entry.is_dir()) {
             suites.extend(find(&entry)?);
@@ -67,8 +63,7 @@ fn is_suite(path: &Path) -> bool {
     is_yaml
         && files::read(path).is_ok_and(|text| {
             let has_line = |line: &str| text.lines().any(|text_line| text_line.trim() == line);
-            text.contains(GROUP) && has_line("kind: Suite")
-                || text.contains(kyverno::GROUP) && has_line("kind: Test")
+            text.contains(GROUP) && has_line("kind: Suite") || text.contains(kyverno::GROUP) && has_line("kind: Test")
         })
 }
 
@@ -156,9 +151,8 @@ fn shared_hooks(tests: &[SuiteTest]) -> Vec<CaseHooks> {
     let mut group_indices = Vec::new();
     for test in tests {
         let fits = |members: &Vec<&SuiteTest>| {
-            let is_alike = |member: &&SuiteTest| {
-                (&member.template, &member.expansion) == (&test.template, &test.expansion)
-            };
+            let is_alike =
+                |member: &&SuiteTest| (&member.template, &member.expansion) == (&test.template, &test.expansion);
             members.first().is_some_and(is_alike)
                 && members.iter().all(|member| {
                     member.constraint_name != test.constraint_name || member.constraint == test.constraint
@@ -285,8 +279,7 @@ fn request(object: Value) -> Result<Request, String> {
         return Ok(review.request);
     }
     let object = Object::from_value(object).ok_or("the file holds no object")?;
-    Request::described(Some(object), None, None, None, None)
-        .ok_or_else(|| "the file holds no object".to_owned())
+    Request::described(Some(object), None, None, None, None).ok_or_else(|| "the file holds no object".to_owned())
 }
 
 /// Adds the fields to an AdmissionReview that API servers always send.
@@ -299,8 +292,7 @@ fn complete_review(mut review: Value) -> Result<Value, String> {
             .find_map(|name| request.get(*name).filter(|o| o.is_object()));
         object.cloned().and_then(Object::from_value)
     };
-    let defaults =
-        find_object(request).and_then(|object| Request::described(Some(object), None, None, None, None));
+    let defaults = find_object(request).and_then(|object| Request::described(Some(object), None, None, None, None));
     if let Some(defaults) = defaults {
         let (kind, resource) = (&defaults.kind, &defaults.resource);
         let mut add_missing = |name: &str, value: Value| {

@@ -105,11 +105,7 @@ const REPORTS: [(&str, &str, &str); 6] = [
     ("Report", "reports", "reports.x-k8s.io/v1beta2"),
     ("ClusterReport", "clusterreports", "reports.x-k8s.io/v1beta2"),
     ("PolicyReport", "policyreports", "wgpolicyk8s.io/v1alpha2"),
-    (
-        "ClusterPolicyReport",
-        "clusterpolicyreports",
-        "wgpolicyk8s.io/v1alpha2",
-    ),
+    ("ClusterPolicyReport", "clusterpolicyreports", "wgpolicyk8s.io/v1alpha2"),
 ];
 
 impl ScriptedApiServer {
@@ -157,11 +153,7 @@ impl ScriptedApiServer {
                 });
             }
         });
-        Self {
-            address,
-            shared,
-            task,
-        }
+        Self { address, shared, task }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut ServerData) -> T) -> T {
@@ -327,9 +319,7 @@ impl ServedTarget {
             ["apis", "wgpolicyk8s.io", "v1alpha2", rest @ ..] => ("wgpolicyk8s.io/v1alpha2", rest),
             ["apis", "events.k8s.io", "v1", rest @ ..] => ("events.k8s.io/v1", rest),
             ["apis", "coordination.k8s.io", "v1", rest @ ..] => ("coordination.k8s.io/v1", rest),
-            ["apis", "admissionregistration.k8s.io", "v1", rest @ ..] => {
-                ("admissionregistration.k8s.io/v1", rest)
-            }
+            ["apis", "admissionregistration.k8s.io", "v1", rest @ ..] => ("admissionregistration.k8s.io/v1", rest),
             _ => return None,
         };
         let (rest, is_status) = match rest {
@@ -391,8 +381,7 @@ impl ServedTarget {
     }
 
     fn is_selected(&self, object: &Value) -> bool {
-        let has_label =
-            |(key, value): &(String, String)| object["metadata"]["labels"][key].as_str() == Some(value);
+        let has_label = |(key, value): &(String, String)| object["metadata"]["labels"][key].as_str() == Some(value);
         self.label.as_ref().is_none_or(has_label)
     }
 }
@@ -512,9 +501,7 @@ impl SharedServer {
                 ],
             ),
             "/apis" => json(200, &self.groups()),
-            "/apis/openreports.io/v1alpha1"
-            | "/apis/reports.x-k8s.io/v1beta2"
-            | "/apis/wgpolicyk8s.io/v1alpha2" => {
+            "/apis/openreports.io/v1alpha1" | "/apis/reports.x-k8s.io/v1beta2" | "/apis/wgpolicyk8s.io/v1alpha2" => {
                 let version = path.trim_start_matches("/apis/");
                 let absent = &self.data().absent;
                 if absent.iter().any(|name| version.starts_with(name)) {
@@ -535,8 +522,7 @@ impl SharedServer {
                     .kinds
                     .iter()
                     .filter(|kind| {
-                        path.strip_prefix("/apis/") == Some(&*kind.api_version)
-                            && !data.absent.contains(&kind.plural)
+                        path.strip_prefix("/apis/") == Some(&*kind.api_version) && !data.absent.contains(&kind.plural)
                     })
                     .map(|kind| {
                         json!({"name": kind.plural, "singularName": "", "namespaced": kind.is_namespaced,
@@ -605,9 +591,7 @@ impl SharedServer {
             .iter()
             .filter(|(object_key, object)| target.has_key(object_key) && target.is_selected(object))
             .collect();
-        let limit = query
-            .get("limit")
-            .map_or(usize::MAX, |limit| limit.parse().unwrap());
+        let limit = query.get("limit").map_or(usize::MAX, |limit| limit.parse().unwrap());
         let selected = all.iter().skip(first).take(limit.min(data.page));
         let page: Vec<_> = selected
             .map(|(_, object)| response_object(object, is_partial))
@@ -633,23 +617,20 @@ impl SharedServer {
         let changed = self.changed.subscribe();
         let open = OpenWatch::new(self);
         let state = (open, changed, from, target, false);
-        let lines = stream::unfold(
-            state,
-            move |(open, mut changed, seen, target, is_over)| async move {
-                if is_over {
-                    return None;
+        let lines = stream::unfold(state, move |(open, mut changed, seen, target, is_over)| async move {
+            if is_over {
+                return None;
+            }
+            loop {
+                changed.mark_unchanged();
+                let line = open.0.next_line(&target, seen, is_partial);
+                if let Some((line, seen, is_over)) = line {
+                    let frame = Ok::<_, Infallible>(Frame::data(Bytes::from(line)));
+                    return Some((frame, (open, changed, seen, target, is_over)));
                 }
-                loop {
-                    changed.mark_unchanged();
-                    let line = open.0.next_line(&target, seen, is_partial);
-                    if let Some((line, seen, is_over)) = line {
-                        let frame = Ok::<_, Infallible>(Frame::data(Bytes::from(line)));
-                        return Some((frame, (open, changed, seen, target, is_over)));
-                    }
-                    changed.changed().await.ok()?;
-                }
-            },
-        );
+                changed.changed().await.ok()?;
+            }
+        });
         Response::new(StreamBody::new(Box::pin(lines)).boxed())
     }
 

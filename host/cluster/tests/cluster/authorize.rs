@@ -41,9 +41,7 @@ async fn every_access_review_is_sent_to_the_server() {
         label_selector: "app=web".into(),
     };
     for allowed in [true, false] {
-        setting
-            .server
-            .access(json!({"allowed": allowed, "reason": "said so"}));
+        setting.server.access(json!({"allowed": allowed, "reason": "said so"}));
         let answer = cluster.authorize(&user(), &resource).await;
         let reason = "said so".to_owned();
         assert_eq!(answer, Ok(AccessCheckResult { allowed, reason }));
@@ -64,10 +62,7 @@ async fn every_access_review_is_sent_to_the_server() {
         [
             spec_with("resourceAttributes", update.clone()),
             spec_with("resourceAttributes", update),
-            spec_with(
-                "nonResourceAttributes",
-                json!({"verb": "get", "path": "/healthz"})
-            ),
+            spec_with("nonResourceAttributes", json!({"verb": "get", "path": "/healthz"})),
         ]
     );
 }
@@ -76,10 +71,7 @@ async fn every_access_review_is_sent_to_the_server() {
 async fn an_access_review_without_an_answer_is_an_error() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
-    let error = cluster
-        .authorize(&UserInfo::default(), &path())
-        .await
-        .unwrap_err();
+    let error = cluster.authorize(&UserInfo::default(), &path()).await.unwrap_err();
     assert!(error.0.contains("neither a user nor groups"), "{error}");
     assert!(setting.server.reviews().is_empty());
 

@@ -10,16 +10,11 @@ use crate::setting::{Setting, TOKEN, connect};
 async fn tokens_of_the_kubeconfig_are_sent() {
     let setting = Setting::new();
     std::fs::write(setting.directory.path().join("token"), TOKEN).unwrap();
-    setting
-        .server
-        .put("namespaces", json!({"metadata": {"name": "prod"}}));
+    setting.server.put("namespaces", json!({"metadata": {"name": "prod"}}));
     for (user, expected) in [
         (format!("{{token: {TOKEN}}}"), None),
         ("{tokenFile: token}".to_owned(), None),
-        (
-            "{token: another}".to_owned(),
-            Some("does not accept the credentials"),
-        ),
+        ("{token: another}".to_owned(), Some("does not accept the credentials")),
         ("{}".to_owned(), Some("does not accept the credentials")),
     ] {
         let cluster = connect(setting.kubeconfig(&user), None).await.unwrap();
@@ -34,9 +29,7 @@ async fn tokens_of_the_kubeconfig_are_sent() {
 #[tokio::test]
 async fn client_certificates_of_the_kubeconfig_are_used() {
     let setting = Setting::with_client_certificates();
-    setting
-        .server
-        .put("namespaces", json!({"metadata": {"name": "prod"}}));
+    setting.server.put("namespaces", json!({"metadata": {"name": "prod"}}));
     let (certificate, key) = setting.client_certificate();
     let directory = setting.directory.path();
     std::fs::write(directory.join("me.crt"), &certificate).unwrap();

@@ -39,20 +39,14 @@ async fn requests_are_forwarded_with_the_credentials_of_this_program() {
     ] {
         let reply = cluster.forward(request(method, path, "")).await.unwrap();
         assert_eq!(reply.status(), status, "{method} {path}");
-        assert!(
-            !reply.headers().contains_key("transfer-encoding"),
-            "{method} {path}"
-        );
+        assert!(!reply.headers().contains_key("transfer-encoding"), "{method} {path}");
         let body = reply.into_body().collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{method} {path}");
     }
     let other = setting.kubeconfig("{token: another}");
     let other = connect(other, None).await.unwrap();
-    let reply = other
-        .forward(request("GET", "/api/v1/nodes/one", ""))
-        .await
-        .unwrap();
+    let reply = other.forward(request("GET", "/api/v1/nodes/one", "")).await.unwrap();
     assert_eq!(reply.status(), 401);
 }
 
@@ -76,9 +70,7 @@ async fn a_request_to_an_unreachable_server_fails_as_unavailable() {
 async fn a_missing_namespace_is_created_once() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
-    setting
-        .server
-        .put("namespaces", json!({"metadata": {"name": "there"}}));
+    setting.server.put("namespaces", json!({"metadata": {"name": "there"}}));
     let creation_count = || setting.server.count("create", "/namespaces");
     // (namespace that must exist, number of requests to create a namespace that the server has received by then)
     for (name, expected) in [("there", 0), ("defaultGroup", 0), ("absent", 1), ("absent", 1)] {

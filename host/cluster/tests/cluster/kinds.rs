@@ -2,9 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use admittance_admission::{
-    ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, FieldMask,
-};
+use admittance_admission::{ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline, FieldMask};
 use admittance_cluster::{Cluster, WatchState};
 use serde_json::{Value, json};
 
@@ -31,9 +29,7 @@ async fn list(
     namespace: Option<&str>,
     selector: &str,
 ) -> Result<Vec<String>, ClusterError> {
-    let page = cluster
-        .list(kind, &query(namespace, selector), deadline())
-        .await?;
+    let page = cluster.list(kind, &query(namespace, selector), deadline()).await?;
     assert_eq!(page.rest, None, "there is no limit");
     Ok(page.objects.iter().map(|object| object.to_string()).collect())
 }
@@ -56,10 +52,9 @@ fn nodes(setting: &Setting) {
         "nodes",
         json!({"metadata": {"name": "a", "labels": {"zone": "x"}}, "status": {"capacity": {"cpu": "4"}}}),
     );
-    setting.server.put(
-        "nodes",
-        json!({"metadata": {"name": "b", "labels": {"zone": "y"}}}),
-    );
+    setting
+        .server
+        .put("nodes", json!({"metadata": {"name": "b", "labels": {"zone": "y"}}}));
     setting.server.put("nodes", json!({"metadata": {"name": "c"}}));
 }
 
@@ -110,10 +105,9 @@ async fn lookups_give_the_same_answers_before_and_after_the_first_list() {
         "the kind is looked up once"
     );
 
-    setting.server.put(
-        "nodes",
-        json!({"metadata": {"name": "d", "labels": {"zone": "x"}}}),
-    );
+    setting
+        .server
+        .put("nodes", json!({"metadata": {"name": "d", "labels": {"zone": "x"}}}));
     setting.server.delete("nodes", "", "b");
     eventually("the changes are seen", async || {
         names(&list(&cluster, &node, None, "").await.unwrap()) == ["a", "c", "d"]
@@ -166,9 +160,7 @@ async fn lists_are_limited_to_a_namespace_and_labels() {
         let objects = list(&cached_cluster, &pod, namespace, selector).await.unwrap();
         assert_eq!(names(&objects), expected, "cached: {namespace:?} {selector:?}");
     }
-    let objects = list(&cached_cluster, &pod, None, "tier in (db, cache)")
-        .await
-        .unwrap();
+    let objects = list(&cached_cluster, &pod, None, "tier in (db, cache)").await.unwrap();
     assert_eq!(names(&objects), ["x/two"]);
     assert_eq!(setting.server.count("list", ""), before, "from the cache");
     let pod = cached_cluster
@@ -221,16 +213,11 @@ async fn a_long_list_is_returned_in_pages() {
     let with_labels = |namespace: &str, name: &str| json!({"metadata": {"name": name, "namespace": namespace, "labels": {"tier": "web"}}});
     let with_node = |namespace: &str, name: &str| json!({"metadata": {"name": name, "namespace": namespace}, "spec": {"nodeName": "n"}});
     let parse_pages = |pages: Vec<Vec<String>>| {
-        let page = |page: Vec<String>| {
-            page.iter()
-                .map(|text| serde_json::from_str(text).unwrap())
-                .collect()
-        };
+        let page = |page: Vec<String>| page.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
         pages.into_iter().map(page).collect::<Vec<Vec<Value>>>()
     };
-    let expected = |object: &dyn Fn(&str, &str) -> Value| {
-        [vec![object("x", "a"), object("x", "c")], vec![object("y", "a")]]
-    };
+    let expected =
+        |object: &dyn Fn(&str, &str) -> Value| [vec![object("x", "a"), object("x", "c")], vec![object("y", "a")]];
     setting.server.forbid("watch", "pods");
     cluster.watch_kinds([&pod]);
     comes_to(&cluster, "v1/Pod", WatchState::Refused).await;
@@ -238,10 +225,7 @@ async fn a_long_list_is_returned_in_pages() {
         parse_pages(pages(&cluster, &pod, 2, &labels).await),
         expected(&with_labels)
     );
-    assert_eq!(
-        parse_pages(pages(&cluster, &pod, 2, &node).await),
-        expected(&with_node)
-    );
+    assert_eq!(parse_pages(pages(&cluster, &pod, 2, &node).await), expected(&with_node));
     assert_eq!(setting.server.count("list", "limit=2"), 4, "two pages each");
     let mut query = query(None, "tier=web");
     query.fields = labels.clone();
@@ -265,10 +249,7 @@ async fn a_long_list_is_returned_in_pages() {
     let cluster = setting.cluster().await;
     cluster.watch_kinds([&pod]);
     comes_to(&cluster, "v1/Pod", WatchState::Watching).await;
-    assert_eq!(
-        parse_pages(pages(&cluster, &pod, 2, &node).await),
-        expected(&with_node)
-    );
+    assert_eq!(parse_pages(pages(&cluster, &pod, 2, &node).await), expected(&with_node));
     assert_eq!(setting.server.count("list", "limit=2"), 0, "from the cache");
     query.from = Some("nonsense".to_owned());
     assert!(cluster.list(&pod, &query, deadline()).await.is_err());
@@ -277,10 +258,9 @@ async fn a_long_list_is_returned_in_pages() {
 #[tokio::test]
 async fn kinds_of_other_api_groups_are_found() {
     let setting = Setting::new();
-    setting.server.put(
-        "deployments",
-        json!({"metadata": {"namespace": "x", "name": "web"}}),
-    );
+    setting
+        .server
+        .put("deployments", json!({"metadata": {"namespace": "x", "name": "web"}}));
     let cluster = setting.cluster().await;
     let deployment_text = cluster
         .get(&kind("apps/v1/Deployment"), Some("x"), "web", deadline())
@@ -330,10 +310,7 @@ async fn invalid_lookups_are_refused() {
             get("v1/Pod", Some("x"), "../secrets/key").await,
             "\"../secrets/key\" is not a valid object name",
         ),
-        (
-            get("v1/Pod", Some(".."), "a").await,
-            "\"..\" is not a valid namespace",
-        ),
+        (get("v1/Pod", Some(".."), "a").await, "\"..\" is not a valid namespace"),
         (
             list_of("v1/Pod", Some("a/b"), "").await,
             "\"a/b\" is not a valid namespace",
@@ -391,9 +368,7 @@ async fn a_lookup_beyond_its_deadline_fails_as_a_timeout() {
         Err(ClusterError::Timeout)
     );
     assert_eq!(
-        cluster
-            .list(&node, &ClusterQuery::default(), short_deadline())
-            .await,
+        cluster.list(&node, &ClusterQuery::default(), short_deadline()).await,
         Err(ClusterError::Timeout)
     );
 }

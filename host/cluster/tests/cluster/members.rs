@@ -49,10 +49,7 @@ impl SimulatedReplica {
     }
 
     async fn until_received(&self, expected: &[&str]) {
-        eventually("what the replicas say", async || {
-            self.received_reports() == expected
-        })
-        .await;
+        eventually("what the replicas say", async || self.received_reports() == expected).await;
     }
 
     async fn vanish(&self) {
@@ -85,15 +82,9 @@ async fn a_replica_receives_the_reports_of_the_others() {
     first.until_received(&["a"]).await;
 
     setting.server.become_unavailable();
-    eventually("the problem", async || {
-        first.members.membership().problem.is_some()
-    })
-    .await;
+    eventually("the problem", async || first.members.membership().problem.is_some()).await;
     setting.server.become_available();
-    eventually("no problem", async || {
-        first.members.membership().problem.is_none()
-    })
-    .await;
+    eventually("no problem", async || first.members.membership().problem.is_none()).await;
 }
 
 #[tokio::test]

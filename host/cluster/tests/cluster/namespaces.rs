@@ -69,10 +69,7 @@ async fn a_changed_label_arrives_through_the_watch() {
         "from the watch or from the server"
     );
     setting.server.delete("namespaces", "", "prod");
-    eventually("the namespace is gone", async || {
-        cluster.labels("prod").await.is_err()
-    })
-    .await;
+    eventually("the namespace is gone", async || cluster.labels("prod").await.is_err()).await;
     let error = cluster.labels("prod").await.unwrap_err();
     assert_eq!(error.to_string(), "namespace \"prod\" not found");
 }
@@ -120,11 +117,7 @@ async fn lookups_succeed_after_a_late_start_of_the_server() {
     assert!(cluster.status().namespaces.problem.is_some());
 
     setting.server.become_available();
-    assert_eq!(
-        cluster.labels("prod").await,
-        Ok(tier("web")),
-        "the server is asked"
-    );
+    assert_eq!(cluster.labels("prod").await, Ok(tier("web")), "the server is asked");
     is_watching(&cluster).await;
     assert_eq!(cluster.status().namespaces.problem, None);
 }
@@ -154,11 +147,7 @@ async fn a_watch_that_breaks_resumes_where_it_was() {
     })
     .await;
     is_watching(&cluster).await;
-    assert_eq!(
-        setting.server.count("list", "/namespaces"),
-        1,
-        "it was not listed anew"
-    );
+    assert_eq!(setting.server.count("list", "/namespaces"), 1, "it was not listed anew");
 }
 
 #[tokio::test]
@@ -289,11 +278,7 @@ async fn without_the_right_to_watch_every_lookup_is_sent_to_the_server() {
         );
         assert_eq!(cluster.labels("prod").await, Ok(tier("web")));
         put(&setting, "prod", "db");
-        assert_eq!(
-            cluster.labels("prod").await,
-            Ok(tier("db")),
-            "nothing old is served"
-        );
+        assert_eq!(cluster.labels("prod").await, Ok(tier("db")), "nothing old is served");
         assert_eq!(setting.server.count("get", "/namespaces/prod"), 2);
 
         setting.server.forbid("get", "namespaces");

@@ -102,10 +102,7 @@ async fn a_refused_request_names_the_missing_permission() {
     for (result, verb) in [
         (resources.list().await.map(|_| ()), "`list`"),
         (resources.get("bkbcs", "a").await.map(|_| ()), "`get`"),
-        (
-            resources.create("bkbcs", "b", spec(1)).await.map(drop),
-            "`create`",
-        ),
+        (resources.create("bkbcs", "b", spec(1)).await.map(drop), "`create`"),
         (resources.replace(&resource).await.map(drop), "`update`"),
         (resources.delete(&resource).await, "`delete`"),
     ] {
@@ -171,10 +168,7 @@ async fn a_change_of_only_the_status_is_not_signalled() {
     let mut changed = std::pin::pin!(resources.changed());
     let status = json!({"revision": 1, "modules": []});
     resources.apply_status("", "a", &status).await.unwrap();
-    resources
-        .apply_status("", "a", &json!({"revision": 2}))
-        .await
-        .unwrap();
+    resources.apply_status("", "a", &json!({"revision": 2})).await.unwrap();
     let resource = resources.get("", "a").await.unwrap().unwrap();
     assert_eq!(resource.object["status"], json!({"revision": 2}));
     assert_eq!(resource.object["spec"], before[0].object["spec"]);

@@ -54,9 +54,7 @@ impl Setting {
             builder.with_no_client_auth()
         };
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let tls = builder
-            .with_single_cert(vec![certificate.der().clone()], key)
-            .unwrap();
+        let tls = builder.with_single_cert(vec![certificate.der().clone()], key).unwrap();
         Self {
             server: ScriptedApiServer::start(tls, token),
             directory: TempDir::new().unwrap(),

@@ -81,14 +81,12 @@ impl JsonPatchOperation {
             "add" => {
                 let missing = || missing("add", "path", &format!("\"{path}\""));
                 let (container, key) = find(document, &path).ok_or_else(missing)?;
-                add(container, &key, value)
-                    .map_err(|why| format!("error in add for path: '{path}': {why}"))?;
+                add(container, &key, value).map_err(|why| format!("error in add for path: '{path}': {why}"))?;
             }
             "remove" => {
                 let missing = || missing("remove", "path", &format!("\"{path}\""));
                 let (container, key) = find(document, &path).ok_or_else(missing)?;
-                remove(container, &key)
-                    .map_err(|why| format!("error in remove for path: '{path}': {why}"))?;
+                remove(container, &key).map_err(|why| format!("error in remove for path: '{path}': {why}"))?;
             }
             "replace" if path.is_empty() => *document = value,
             "replace" => {
@@ -107,34 +105,27 @@ impl JsonPatchOperation {
             "move" => {
                 let missing = |part: &str, path: &str| missing("move", part, path);
                 let (container, key) = find(document, &from).ok_or_else(|| missing("from path", &from))?;
-                let moved = remove(container, &key)
-                    .map_err(|why| format!("error in move for path: '{key}': {why}"))?;
-                let (container, key) =
-                    find(document, &path).ok_or_else(|| missing("destination path", &path))?;
-                add(container, &key, moved)
-                    .map_err(|why| format!("error in move for path: '{path}': {why}"))?;
+                let moved = remove(container, &key).map_err(|why| format!("error in move for path: '{key}': {why}"))?;
+                let (container, key) = find(document, &path).ok_or_else(|| missing("destination path", &path))?;
+                add(container, &key, moved).map_err(|why| format!("error in move for path: '{path}': {why}"))?;
             }
             "copy" => {
                 let missing = |part: &str, path: &str| missing("copy", part, path);
                 let (container, key) = find(document, &from).ok_or_else(|| missing("from path", &from))?;
-                let source =
-                    get(container, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
+                let source = get(container, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
                 let copy = source.map(|value| value.clone()).unwrap_or_default();
                 *copied = copied.saturating_add(copy.to_string().len());
-                let (container, key) =
-                    find(document, &path).ok_or_else(|| missing("destination path", &path))?;
-                add(container, &key, copy)
-                    .map_err(|why| format!("error while adding value during copy: {why}"))?;
+                let (container, key) = find(document, &path).ok_or_else(|| missing("destination path", &path))?;
+                add(container, &key, copy).map_err(|why| format!("error while adding value during copy: {why}"))?;
             }
             "test" => {
                 let is_equal = if path.is_empty() {
                     *document == value
                 } else {
-                    let missing =
-                        || format!("test operation does not apply: is missing path: {path}: {MISSING}");
+                    let missing = || format!("test operation does not apply: is missing path: {path}: {MISSING}");
                     let (container, key) = find(document, &path).ok_or_else(missing)?;
-                    let tested_item = get(container, &key)
-                        .map_err(|why| format!("error in test for path: '{path}': {why}"))?;
+                    let tested_item =
+                        get(container, &key).map_err(|why| format!("error in test for path: '{path}': {why}"))?;
                     tested_item.is_some_and(|current| *current == value)
                 };
                 if !is_equal {

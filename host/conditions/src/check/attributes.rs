@@ -81,10 +81,7 @@ impl Checker<'_> {
             return Some(Err(TypeMistake::TooDeep { limit: MAX_DEPTH }));
         }
         self.height = self.height.max(height);
-        Some(Ok((
-            Expression::Composed(index),
-            variable_definition.kind.clone(),
-        )))
+        Some(Ok((Expression::Composed(index), variable_definition.kind.clone())))
     }
 
     /// Returns whether the node is the global variable `global_name`, and not a macro's variable with that name.
@@ -92,13 +89,7 @@ impl Checker<'_> {
         matches!(&node.expr, Expr::Ident(name) if name == global_name) && self.local(global_name).is_none()
     }
 
-    pub(super) fn select(
-        &mut self,
-        node: u64,
-        operand: &IdedExpr,
-        field: &str,
-        optional_select: bool,
-    ) -> Typed {
+    pub(super) fn select(&mut self, node: u64, operand: &IdedExpr, field: &str, optional_select: bool) -> Typed {
         if !optional_select && field == "requestResource" && self.is_global(operand, "authorizer") {
             self.uses.authorizer = true;
             return Ok((Expression::Variable(CelVariable::RequestResource), RESOURCE_CHECK));
@@ -157,13 +148,7 @@ impl Checker<'_> {
         Ok((Expression::Has(Box::new(select)), Type::Bool))
     }
 
-    pub(super) fn index(
-        &mut self,
-        node: u64,
-        operand: &IdedExpr,
-        key: &IdedExpr,
-        optional_index: bool,
-    ) -> Typed {
+    pub(super) fn index(&mut self, node: u64, operand: &IdedExpr, key: &IdedExpr, optional_index: bool) -> Typed {
         let (operand, kind) = self.check(operand)?;
         let (key, key_kind) = self.check(key)?;
         let (inner, is_optional) = match &kind {
@@ -224,12 +209,7 @@ fn field_type(node: u64, owner: &Type, field: &str) -> Result<Type, TypeMistake>
         },
         Type::SchemaObject(declared) => match declared.fields.get(field) {
             Some(kind) => Ok(kind.clone()),
-            None => no_such_field(
-                node,
-                owner,
-                field,
-                &suggestion_suffix(field, declared.fields.keys()),
-            ),
+            None => no_such_field(node, owner, field, &suggestion_suffix(field, declared.fields.keys())),
         },
         patch if *patch == JSON_PATCH => match json_patch_field(field) {
             Some(kind) => Ok(kind),

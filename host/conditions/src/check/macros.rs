@@ -100,11 +100,8 @@ impl Checker<'_> {
             };
         };
         let first = variable_name(call.variable)?;
-        if call.kind == EachKind::SortBy
-            && matches!(target.expr, Expr::Literal(_) | Expr::Map(_) | Expr::Struct(_))
-        {
-            let message =
-                "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+        if call.kind == EachKind::SortBy && matches!(target.expr, Expr::Literal(_) | Expr::Map(_) | Expr::Struct(_)) {
+            let message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
             return fail(target.id, message);
         }
         let (range, range_kind) = self.check(target)?;
@@ -166,10 +163,7 @@ impl Checker<'_> {
         let typed = self.check(body);
         self.locals.truncate(slot);
         let (result, kind) = typed?;
-        let item = ListItem {
-            value,
-            optional: false,
-        };
+        let item = ListItem { value, optional: false };
         let each = Each {
             kind: EachKind::Map,
             range: Expression::List([item].into()),
@@ -186,14 +180,7 @@ impl Checker<'_> {
         Ok((Expression::Index(Box::new(index)), kind))
     }
 
-    fn with_value(
-        &mut self,
-        node: u64,
-        flat: bool,
-        target: &IdedExpr,
-        variable: &IdedExpr,
-        body: &IdedExpr,
-    ) -> Typed {
+    fn with_value(&mut self, node: u64, flat: bool, target: &IdedExpr, variable: &IdedExpr, body: &IdedExpr) -> Typed {
         let variable = variable_name(variable)?;
         let (operand, kind) = self.check(target)?;
         let inner = match kind {
@@ -227,9 +214,7 @@ impl Checker<'_> {
 
 fn variable_name(node: &IdedExpr) -> Result<&str, TypeMistake> {
     match &node.expr {
-        Expr::Ident(name) if name == ACCUMULATOR => {
-            fail(node.id, "iteration variable overwrites accumulator variable")
-        }
+        Expr::Ident(name) if name == ACCUMULATOR => fail(node.id, "iteration variable overwrites accumulator variable"),
         Expr::Ident(name) if !name.starts_with('.') => Ok(name),
         _ => fail(node.id, "the first argument of a macro must be a simple name"),
     }

@@ -83,9 +83,7 @@ fn set_path(fields: &[CheckedField<'_>]) -> Option<SetValue> {
         _ => None,
     };
     let value = match literal("op")? {
-        "add" | "replace" => {
-            field("value").map_or(Json::Null, |field| known_parts(&field.value, &field.kind))
-        }
+        "add" | "replace" => field("value").map_or(Json::Null, |field| known_parts(&field.value, &field.kind)),
         "copy" | "move" => Json::Null,
         _ => return None,
     };
@@ -138,10 +136,7 @@ fn sample(kind: &Type) -> Option<Json> {
         Type::Int | Type::Uint | Type::Double => 1.into(),
         Type::String => "".into(),
         Type::Map(..) | Type::Part(_) => serde_json::Map::new().into(),
-        Type::List(items) => sample(items)
-            .filter(|item| !item.is_object())
-            .into_iter()
-            .collect(),
+        Type::List(items) => sample(items).filter(|item| !item.is_object()).into_iter().collect(),
         _ => return None,
     })
 }
@@ -149,9 +144,7 @@ fn sample(kind: &Type) -> Option<Json> {
 impl Checker<'_> {
     pub(super) fn qualified(&self, operand: &IdedExpr, field: &str) -> Option<&'static str> {
         let name = format!("{}.{field}", self.dotted(operand)?);
-        QUALIFIED
-            .into_iter()
-            .find(|qualified_name| **qualified_name == name)
+        QUALIFIED.into_iter().find(|qualified_name| **qualified_name == name)
     }
 
     fn dotted(&self, node: &IdedExpr) -> Option<String> {
@@ -164,10 +157,7 @@ impl Checker<'_> {
 
     pub(super) fn object(&mut self, node: u64, object: &StructExpr) -> Typed {
         let name = object.type_name.strip_prefix('.').unwrap_or(&object.type_name);
-        let is_part = name == OBJECT
-            || name
-                .strip_prefix(OBJECT)
-                .is_some_and(|rest| rest.starts_with('.'));
+        let is_part = name == OBJECT || name.strip_prefix(OBJECT).is_some_and(|rest| rest.starts_with('.'));
         if self.scope.mutates && is_part {
             let fields = self.object_fields(object, |_, _| Ok(None))?;
             self.set_values.extend(fields.iter().map(|field| SetValue::Field {
@@ -298,10 +288,7 @@ impl Checker<'_> {
                 .unwrap_or_else(|| Expression::Constant(zero(&kind)));
             return Ok((value, kind));
         };
-        let mut arguments = [
-            Expression::Constant(Value::Int(0)),
-            Expression::Constant(Value::Int(0)),
-        ];
+        let mut arguments = [Expression::Constant(Value::Int(0)), Expression::Constant(Value::Int(0))];
         for field in fields {
             if let Some(argument) = arguments.get_mut(usize::from(field.name == "nanos")) {
                 *argument = field.value;

@@ -206,13 +206,10 @@ fn register_checks(library: &mut Library) {
     library.member::<(Authorizer, Str), GroupCheck>("group", |machine, (authorizer, group)| {
         authorizer.with_target(machine, &group, || CheckTarget::Group(group.to_string()))
     });
-    library.member::<(Authorizer, Str, Str), Authorizer>(
-        "serviceAccount",
-        |machine, (_, namespace, name)| {
-            machine.charge_bytes(namespace.len() + name.len())?;
-            service_account(&namespace, &name)
-        },
-    );
+    library.member::<(Authorizer, Str, Str), Authorizer>("serviceAccount", |machine, (_, namespace, name)| {
+        machine.charge_bytes(namespace.len() + name.len())?;
+        service_account(&namespace, &name)
+    });
     library.member::<(GroupCheck, Str), ResourceCheck>("resource", |machine, (check, resource)| {
         let CheckTarget::Group(group) = &check.target else {
             return Err(Fault::no_overload());
@@ -231,13 +228,7 @@ fn register_checks(library: &mut Library) {
             })
         })
     });
-    for field in [
-        "subresource",
-        "namespace",
-        "name",
-        "fieldSelector",
-        "labelSelector",
-    ] {
+    for field in ["subresource", "namespace", "name", "fieldSelector", "labelSelector"] {
         library.member::<(ResourceCheck, Str), ResourceCheck>(field, move |machine, (check, text)| {
             if field.ends_with("Selector") {
                 // Kubernetes charges a fixed cost for the selector, and a cost for each requirement in it. It assumes
@@ -272,9 +263,8 @@ fn register_checks(library: &mut Library) {
 }
 
 fn register_decisions(library: &mut Library) {
-    library.member::<(PathCheck, Str), DecisionMarker>("check", |machine, (check, verb)| {
-        decide(machine, &check, &verb)
-    });
+    library
+        .member::<(PathCheck, Str), DecisionMarker>("check", |machine, (check, verb)| decide(machine, &check, &verb));
     library.member::<(ResourceCheck, Str), DecisionMarker>("check", |machine, (check, verb)| {
         decide(machine, &check, &verb)
     });

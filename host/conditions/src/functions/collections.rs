@@ -57,11 +57,7 @@ fn charge_list(machine: &mut Machine<'_>, items: usize) -> Result<(), Fault> {
 const LIST_COST: u64 = 11;
 
 /// Charges for comparing each item of a list with each other item. As in kube-apiserver, item sizes do not matter.
-fn charge_comparisons(
-    machine: &mut Machine<'_>,
-    items: usize,
-    first: Option<&Value<'_>>,
-) -> Result<(), Fault> {
+fn charge_comparisons(machine: &mut Machine<'_>, items: usize, first: Option<&Value<'_>>) -> Result<(), Fault> {
     let size = (items as u64).saturating_mul(items as u64);
     let text_cost = match first {
         Some(Value::String(_) | Value::Bytes(_)) => size / 10,
@@ -86,18 +82,14 @@ fn list_extension(library: &mut Library) {
         charge_list(machine, to - from)?;
         Ok(list.iter().skip(from).take(to - from).collect())
     });
-    library
-        .member::<(ListOf<ListOf<A>>,), ListOf<A>>("flatten", |machine, (list,)| flatten(machine, &list, 1));
+    library.member::<(ListOf<ListOf<A>>,), ListOf<A>>("flatten", |machine, (list,)| flatten(machine, &list, 1));
     library.member::<(ListOf<Dyn>, i64), ListOf<Dyn>>("flatten", |machine, (list, depth)| {
         let depth = usize::try_from(depth).ok();
         flatten(machine, &list, some_or(depth, "level must be non-negative")?)
     });
     library.member::<(ListOf<A>,), ListOf<A>>("reverse", |machine, (list,)| {
         charge_list(machine, list.len())?;
-        Ok((0..list.len())
-            .rev()
-            .filter_map(|index| list.get(index))
-            .collect())
+        Ok((0..list.len()).rev().filter_map(|index| list.get(index)).collect())
     });
     library.member::<(ListOf<A>,), ListOf<A>>("distinct", |machine, (list,)| {
         charge_comparisons(machine, list.len(), list.get(0).as_ref())?;
@@ -135,18 +127,11 @@ fn list_extension(library: &mut Library) {
     });
     library.member::<(ListOf<A>,), OptionalOf<A>>("first", |_, (list,)| Ok(list.get(0).map(Arc::new)));
     library.member::<(ListOf<A>,), OptionalOf<A>>("last", |_, (list,)| {
-        Ok(list
-            .len()
-            .checked_sub(1)
-            .and_then(|last| list.get(last))
-            .map(Arc::new))
+        Ok(list.len().checked_sub(1).and_then(|last| list.get(last)).map(Arc::new))
     });
-    library.global::<(ListOf<OptionalOf<A>>,), ListOf<A>>("optional.unwrap", |machine, (list,)| {
-        unwrapped(machine, &list)
-    });
-    library.member::<(ListOf<OptionalOf<A>>,), ListOf<A>>("unwrapOpt", |machine, (list,)| {
-        unwrapped(machine, &list)
-    });
+    library
+        .global::<(ListOf<OptionalOf<A>>,), ListOf<A>>("optional.unwrap", |machine, (list,)| unwrapped(machine, &list));
+    library.member::<(ListOf<OptionalOf<A>>,), ListOf<A>>("unwrapOpt", |machine, (list,)| unwrapped(machine, &list));
 }
 
 fn unwrapped<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Result<CelList<'a>, Fault> {
@@ -220,9 +205,7 @@ fn lists(library: &mut Library) {
         let signature = |kind: &Type| (vec![list_of(kind.clone())], kind.clone());
         kinds.iter().map(signature).collect()
     };
-    let tests = list_signatures(&ordered)
-        .into_iter()
-        .map(|(list, _)| (list, Bool));
+    let tests = list_signatures(&ordered).into_iter().map(|(list, _)| (list, Bool));
     library.polymorphic("isSorted", Style::Member, tests, |machine, arguments| {
         is_sorted(machine, only_list(arguments)?)
     });
@@ -282,12 +265,8 @@ fn sum<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Outcome<'a> {
         machine.charge(1)?;
         total = Some(match (total, item) {
             (None, item @ (Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Duration(_))) => item,
-            (Some(Value::Int(one)), Value::Int(other)) => {
-                Value::Int(some_or(one.checked_add(other), OVERFLOW)?)
-            }
-            (Some(Value::Uint(one)), Value::Uint(other)) => {
-                Value::Uint(some_or(one.checked_add(other), OVERFLOW)?)
-            }
+            (Some(Value::Int(one)), Value::Int(other)) => Value::Int(some_or(one.checked_add(other), OVERFLOW)?),
+            (Some(Value::Uint(one)), Value::Uint(other)) => Value::Uint(some_or(one.checked_add(other), OVERFLOW)?),
             (Some(Value::Double(one)), Value::Double(other)) => Value::Double(one + other),
             (Some(Value::Duration(one)), Value::Duration(other)) => {
                 Value::Duration(some_or(one.checked_add(other), OVERFLOW)?)
@@ -298,11 +277,7 @@ fn sum<'a>(machine: &mut Machine<'a>, list: &CelList<'a>) -> Outcome<'a> {
     Ok(total.unwrap_or(Value::Int(0)))
 }
 
-fn contains_all<'a>(
-    machine: &mut Machine<'a>,
-    list: &CelList<'a>,
-    required: &CelList<'a>,
-) -> Result<bool, Fault> {
+fn contains_all<'a>(machine: &mut Machine<'a>, list: &CelList<'a>, required: &CelList<'a>) -> Result<bool, Fault> {
     for item in required.iter() {
         if machine.position(&item, list.iter())?.is_none() {
             return Ok(false);
@@ -322,8 +297,7 @@ fn optional_values(library: &mut Library) {
         Some(value) => Ok((*value).clone()),
         None => Err(Fault::error("optional.none() dereference")),
     });
-    library
-        .member::<(OptionalOf<A>, OptionalOf<A>), OptionalOf<A>>("or", |_, (one, other)| Ok(one.or(other)));
+    library.member::<(OptionalOf<A>, OptionalOf<A>), OptionalOf<A>>("or", |_, (one, other)| Ok(one.or(other)));
     library.member::<(OptionalOf<A>, A), A>("orValue", |_, (value, other)| {
         Ok(value.map_or(other, |value| (*value).clone()))
     });

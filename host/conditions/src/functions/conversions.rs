@@ -74,10 +74,7 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-pub(super) fn text_of<'a>(
-    machine: &mut Machine<'a>,
-    value: &Value<'a>,
-) -> Result<Option<CelText<'a>>, Fault> {
+pub(super) fn text_of<'a>(machine: &mut Machine<'a>, value: &Value<'a>) -> Result<Option<CelText<'a>>, Fault> {
     Ok(Some(match value {
         Value::String(text) => text.clone(),
         Value::Bool(value) => value.to_string().into(),

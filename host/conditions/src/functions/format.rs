@@ -81,9 +81,7 @@ fn clause(text: &str) -> Result<(Clause, &str), String> {
         None => (PRECISION, text),
         Some(after) => {
             let Some(end) = after.find(|character: char| !character.is_ascii_digit()) else {
-                return wrong(
-                    "error while parsing precision: could not find end of precision specifier".to_owned(),
-                );
+                return wrong("error while parsing precision: could not find end of precision specifier".to_owned());
             };
             let (digits, rest) = after.split_at(end);
             let Ok(precision) = digits.parse() else {
@@ -128,26 +126,14 @@ impl Clause {
     }
 
     fn takes(self, kind: &Type) -> bool {
-        use Type::{
-            Bool, Bytes, Double, Duration, Dyn, Free, Int, Kind, List, Map, Null, String, Timestamp, Uint,
-        };
+        use Type::{Bool, Bytes, Double, Duration, Dyn, Free, Int, Kind, List, Map, Null, String, Timestamp, Uint};
         if matches!(kind, Dyn | Free) {
             return true;
         }
         match self {
             Self::String => matches!(
                 kind,
-                Bool | Bytes
-                    | Double
-                    | Duration
-                    | Int
-                    | Kind
-                    | List(_)
-                    | Map(..)
-                    | Null
-                    | String
-                    | Timestamp
-                    | Uint
+                Bool | Bytes | Double | Duration | Int | Kind | List(_) | Map(..) | Null | String | Timestamp | Uint
             ),
             Self::Decimal | Self::Octal => matches!(kind, Int | Uint),
             // Strings are also accepted, because `NaN`, `Infinity` and `-Infinity` can be formatted as numbers.
@@ -167,9 +153,7 @@ pub(crate) fn check(
     items: &HashMap<u64, Type>,
 ) -> Result<(), String> {
     let [Type::String, _] = kinds else { return Ok(()) };
-    let (Some(Expr::Literal(LiteralValue::String(format))), [list]) =
-        (target.map(|node| &node.expr), arguments)
-    else {
+    let (Some(Expr::Literal(LiteralValue::String(format))), [list]) = (target.map(|node| &node.expr), arguments) else {
         return Ok(());
     };
     let Expr::List(list) = &list.expr else {
@@ -278,12 +262,7 @@ fn hex(machine: &mut Machine<'_>, bytes: &[u8]) -> Result<String, Fault> {
 }
 
 /// Formats a value as the placeholder `%s` does. Values inside lists and maps are formatted as CEL literals.
-fn write_value<'a>(
-    machine: &mut Machine<'a>,
-    value: &Value<'a>,
-    nested: bool,
-    out: &mut String,
-) -> Result<(), Fault> {
+fn write_value<'a>(machine: &mut Machine<'a>, value: &Value<'a>, nested: bool, out: &mut String) -> Result<(), Fault> {
     machine.charge(1)?;
     match value {
         Value::List(list) => {
@@ -307,8 +286,7 @@ fn write_value<'a>(
             }
         }
         value => {
-            let text =
-                text_of(machine, value)?.ok_or_else(|| Fault::Error(Clause::String.refusal(value.kind())))?;
+            let text = text_of(machine, value)?.ok_or_else(|| Fault::Error(Clause::String.refusal(value.kind())))?;
             machine.charge_bytes(text.len())?;
             match value {
                 Value::String(_) if nested => out.push_str(&quote(&text, true)),
@@ -338,10 +316,7 @@ fn write_map<'a>(machine: &mut Machine<'a>, map: &Map<'a>, out: &mut String) -> 
         pairs.push((key_text, value_text));
     }
     pairs.sort();
-    let entries: Vec<String> = pairs
-        .iter()
-        .map(|(key, value)| format!("{key}:{value}"))
-        .collect();
+    let entries: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}:{value}")).collect();
     let text = entries.join(", ");
     machine.charge_bytes(text.len())?;
     let _ = write!(out, "{{{text}}}");

@@ -73,12 +73,7 @@ static FORMATS: [Format; 13] = [
     ),
 ];
 
-const fn format(
-    name: &'static str,
-    function: &'static str,
-    check: fn(&str) -> Vec<String>,
-    size: u64,
-) -> Format {
+const fn format(name: &'static str, function: &'static str, check: fn(&str) -> Vec<String>, size: u64) -> Format {
     Format {
         name,
         function,
@@ -123,11 +118,7 @@ impl FormatRule {
     }
 
     fn explanation(&self) -> String {
-        let examples: Vec<String> = self
-            .examples
-            .iter()
-            .map(|example| format!("'{example}', "))
-            .collect();
+        let examples: Vec<String> = self.examples.iter().map(|example| format!("'{example}', ")).collect();
         format!(
             "{} (e.g. {}regex used for validation is '{}')",
             self.says,
@@ -191,16 +182,12 @@ rule!(
 
 static UUID: LazyLock<Regex> =
     LazyLock::new(|| compiled("(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$"));
-static BASE64: LazyLock<Regex> = LazyLock::new(|| {
-    compiled("^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$")
-});
+static BASE64: LazyLock<Regex> =
+    LazyLock::new(|| compiled("^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$"));
 static TIME: LazyLock<Regex> =
     LazyLock::new(|| compiled("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$"));
 
-#[allow(
-    clippy::expect_used,
-    reason = "the patterns are constants, and a test uses each"
-)]
+#[allow(clippy::expect_used, reason = "the patterns are constants, and a test uses each")]
 fn compiled(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern of this file is valid")
 }
@@ -247,10 +234,7 @@ fn qualified_name(text: &str) -> Vec<String> {
     if name.is_empty() {
         mistakes.push("name part must be non-empty".to_owned());
     } else if name.len() > NAME_PART.longest {
-        mistakes.push(format!(
-            "name part must be no more than {} bytes",
-            NAME_PART.longest
-        ));
+        mistakes.push(format!("name part must be no more than {} bytes", NAME_PART.longest));
     }
     if !NAME_PART.regex.is_match(name) {
         mistakes.push(format!("name part {}", NAME_PART.explanation()));
@@ -280,11 +264,7 @@ fn uri(text: &str) -> Vec<String> {
 }
 
 fn error_unless(is_valid: bool, mistake: &str) -> Vec<String> {
-    if is_valid {
-        Vec::new()
-    } else {
-        vec![mistake.to_owned()]
-    }
+    if is_valid { Vec::new() } else { vec![mistake.to_owned()] }
 }
 
 fn is_date(text: &str) -> bool {
@@ -338,12 +318,7 @@ mod tests {
                 "-my",
                 "a lowercase RFC 1123 label must",
             ),
-            (
-                "dns1123SubdomainPrefix",
-                "my.-",
-                ".",
-                "a lowercase RFC 1123 subdomain",
-            ),
+            ("dns1123SubdomainPrefix", "my.-", ".", "a lowercase RFC 1123 subdomain"),
             ("dns1035LabelPrefix", "a-", "1a-", "a DNS-1035 label"),
             (
                 "qualifiedName",
@@ -353,18 +328,8 @@ mod tests {
             ),
             ("qualifiedName", "a", "/b", "prefix part must be non-empty"),
             ("qualifiedName", "a/b", "a/", "name part must be non-empty"),
-            (
-                "labelValue",
-                "",
-                "a b",
-                "a valid label must be an empty string or",
-            ),
-            (
-                "uri",
-                "http://example.com",
-                "a",
-                "parse \"a\": invalid URI for request",
-            ),
+            ("labelValue", "", "a b", "a valid label must be an empty string or"),
+            ("uri", "http://example.com", "a", "parse \"a\": invalid URI for request"),
             (
                 "uuid",
                 "123e4567-e89b-12d3-a456-426614174000",

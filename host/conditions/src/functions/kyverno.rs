@@ -53,12 +53,8 @@ pub(crate) fn refusal(space: &str, name: &str) -> Option<&'static str> {
         ("image", "GetMetadata" | "getMetadata") => {
             "a policy in CEL has no grant for registries; read images in a policy of Kubewarden"
         }
-        ("resource", "Post" | "post") => {
-            "a policy creates no objects; ask what a user may do with `authorizer`"
-        }
-        ("resource", "ToGVR" | "toGVR") => {
-            "write the version and the resource in `resource.Get` or `resource.List`"
-        }
+        ("resource", "Post" | "post") => "a policy creates no objects; ask what a user may do with `authorizer`",
+        ("resource", "ToGVR" | "toGVR") => "write the version and the resource in `resource.Get` or `resource.List`",
         _ => return None,
     })
 }
@@ -75,9 +71,7 @@ pub(super) fn register(library: &mut Library) {
                 .and_then(|account| account.split_once(':'));
             let (namespace, name) = account.unwrap_or_default();
             let field = |key, value: &str| (Value::text(key), Value::string(value));
-            Ok(Map::Shared(
-                [field("Name", name), field("Namespace", namespace)].into(),
-            ))
+            Ok(Map::Shared([field("Name", name), field("Namespace", namespace)].into()))
         });
     }
     for name in ["listObjToMap", "transform.listObjToMap"] {
@@ -96,9 +90,7 @@ fn register_hashes(library: &mut Library) {
     let hashes: [([&str; 2], fn(&str) -> String); 3] = [
         (["md5", "hash.md5"], |text| hex::encode(Md5::digest(text))),
         (["sha1", "hash.sha1"], |text| hex::encode(Sha1::digest(text))),
-        (["sha256", "hash.sha256"], |text| {
-            hex::encode(Sha256::digest(text))
-        }),
+        (["sha256", "hash.sha256"], |text| hex::encode(Sha256::digest(text))),
     ];
     for (names, hash) in hashes {
         for name in names {
@@ -147,9 +139,7 @@ fn register_texts(library: &mut Library) {
     library.global::<(Str,), Bytes>("base64.decode", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         let bytes = LENIENT.decode(text.as_bytes());
-        bytes
-            .map(Arc::from)
-            .map_err(|error| Fault::error(error.to_string()))
+        bytes.map(Arc::from).map_err(|error| Fault::error(error.to_string()))
     });
     library.global::<(Str,), Bytes>("gzip.compress", |machine, (text,)| {
         machine.charge_bytes(text.len().saturating_mul(TREE_COST))?;
@@ -172,11 +162,7 @@ fn register_texts(library: &mut Library) {
     });
 }
 
-fn parse_value<'a>(
-    machine: &mut Machine<'a>,
-    text: &str,
-    parse: fn(&str) -> Result<Json, String>,
-) -> Outcome<'a> {
+fn parse_value<'a>(machine: &mut Machine<'a>, text: &str, parse: fn(&str) -> Result<Json, String>) -> Outcome<'a> {
     machine.charge_bytes(text.len().saturating_mul(TREE_COST))?;
     let tree = parse(text).map_err(Fault::error)?;
     Ok(Value::owned(&with_doubles(tree)))
@@ -206,8 +192,7 @@ fn register_times(library: &mut Library) {
             ..=0 => nanos,
             unit => nanos - (nanos - YEAR_ONE).rem_euclid(i128::from(unit)),
         };
-        OffsetDateTime::from_unix_timestamp_nanos(truncated_nanos)
-            .map_err(|error| Fault::error(error.to_string()))
+        OffsetDateTime::from_unix_timestamp_nanos(truncated_nanos).map_err(|error| Fault::error(error.to_string()))
     });
     library.global::<(OffsetDateTime,), Str>("time.toCron", |_, (time,)| {
         let (minute, hour, day, month) = (time.minute(), time.hour(), time.day(), u8::from(time.month()));
@@ -239,10 +224,7 @@ fn merged<'a>(
         let new_value = value_members.field(value).unwrap_or(Value::Null);
         match key_members.field(key) {
             Some(key @ Value::String(_)) => {
-                match entries
-                    .iter_mut()
-                    .find(|(entry_key, _)| entry_key.same_scalar(&key))
-                {
+                match entries.iter_mut().find(|(entry_key, _)| entry_key.same_scalar(&key)) {
                     Some((_, old_value)) => *old_value = new_value,
                     None => entries.push((key, new_value)),
                 }

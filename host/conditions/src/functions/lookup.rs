@@ -1,8 +1,6 @@
 //! Kyverno's `resource.Get` and `resource.List`, which read objects from the cluster.
 
-use admittance_admission::{
-    ClusterKind, ClusterQuery, Deadline, LabelRequirement, LabelSelector, RecordedCluster,
-};
+use admittance_admission::{ClusterKind, ClusterQuery, Deadline, LabelRequirement, LabelSelector, RecordedCluster};
 use serde_json::{Value as Json, json};
 
 use super::{
@@ -76,11 +74,7 @@ pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
 }
 
 impl Lookup {
-    pub(crate) async fn find(
-        &self,
-        sources: &ValueSources<'_>,
-        deadline: Deadline,
-    ) -> Result<Value<'static>, String> {
+    pub(crate) async fn find(&self, sources: &ValueSources<'_>, deadline: Deadline) -> Result<Value<'static>, String> {
         match self {
             Self::Objects(lookup) => lookup.find(sources.cluster, deadline).await,
             Self::Http(lookup) => {
@@ -94,11 +88,7 @@ impl Lookup {
     /// the value can be looked up.
     pub(super) fn value<'a>(self, machine: &mut Machine<'a>) -> Outcome<'a> {
         machine.charge_question(LOOKUP_COST)?;
-        let entry = machine
-            .lookups
-            .0
-            .iter()
-            .find(|(known_lookup, _)| *known_lookup == self);
+        let entry = machine.lookups.0.iter().find(|(known_lookup, _)| *known_lookup == self);
         match entry {
             Some((_, answer)) => answer.clone().map_err(Fault::error),
             None => Err(Fault::Halt(Halt::Lookup(Box::new(self)))),
@@ -109,11 +99,7 @@ impl Lookup {
 impl ObjectLookup {
     /// Looks up the object with this name; the result is null if it does not exist. If there is no name, looks up all
     /// objects, and returns an object whose field `items` lists them.
-    async fn find(
-        &self,
-        cluster: Option<RecordedCluster<'_>>,
-        deadline: Deadline,
-    ) -> Result<Value<'static>, String> {
+    async fn find(&self, cluster: Option<RecordedCluster<'_>>, deadline: Deadline) -> Result<Value<'static>, String> {
         let failed = |why: String| match self.name {
             Some(_) => format!("failed to get resource: {why}"),
             None => format!("failed to list resource: {why}"),
@@ -167,21 +153,12 @@ pub(super) fn register(library: &mut Library) {
     }
     for name in ["resource.List", "resource.list"] {
         library.global::<(Str, Str, Str), Dyn>(name, |machine, (version, kind, namespace)| {
-            look_up(
-                machine,
-                (&version, &kind),
-                &namespace,
-                None,
-                LabelSelector::default(),
-            )
+            look_up(machine, (&version, &kind), &namespace, None, LabelSelector::default())
         });
-        library.global::<(Str, Str, Str, MapOf<Str, Str>), Dyn>(
-            name,
-            |machine, (version, kind, namespace, labels)| {
-                let labels = selector(&labels)?;
-                look_up(machine, (&version, &kind), &namespace, None, labels)
-            },
-        );
+        library.global::<(Str, Str, Str, MapOf<Str, Str>), Dyn>(name, |machine, (version, kind, namespace, labels)| {
+            let labels = selector(&labels)?;
+            look_up(machine, (&version, &kind), &namespace, None, labels)
+        });
     }
 }
 

@@ -41,9 +41,7 @@ pub(super) fn register(library: &mut Library) {
         library.global::<(f64,), bool>(name, move |_, (value,)| Ok(test(value)));
     }
     library.global::<(i64,), i64>("math.abs", |_, (value,)| {
-        value
-            .checked_abs()
-            .ok_or_else(|| Fault::error("integer overflow"))
+        value.checked_abs().ok_or_else(|| Fault::error("integer overflow"))
     });
     library.global::<(f64,), f64>("math.abs", |_, (value,)| Ok(value.abs()));
     library.global::<(i64,), i64>("math.sign", |_, (value,)| Ok(value.signum()));

@@ -23,9 +23,7 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(Str,), IpNet>("cidr", |machine, (text,)| cidr(machine, &text));
     library.global::<(IpAddr,), Str>("string", |_, (address,)| Ok(address.to_string().into()));
     library.global::<(IpNet,), Str>("string", |_, (network,)| Ok(network.to_string().into()));
-    library.member::<(IpAddr,), i64>("family", |_, (address,)| {
-        Ok(if address.is_ipv4() { 4 } else { 6 })
-    });
+    library.member::<(IpAddr,), i64>("family", |_, (address,)| Ok(if address.is_ipv4() { 4 } else { 6 }));
     let tests: [(&str, fn(IpAddr) -> bool); 5] = [
         ("isUnspecified", |address| address.is_unspecified()),
         ("isLoopback", |address| address.is_loopback()),
@@ -36,14 +34,11 @@ pub(super) fn register(library: &mut Library) {
     for (name, test) in tests {
         library.member::<(IpAddr,), bool>(name, move |_, (address,)| Ok(test(address)));
     }
-    library.member::<(IpNet, IpAddr), bool>("containsIP", |_, (network, address)| {
-        Ok(network.contains(&address))
-    });
+    library.member::<(IpNet, IpAddr), bool>("containsIP", |_, (network, address)| Ok(network.contains(&address)));
     library.member::<(IpNet, Str), bool>("containsIP", |machine, (network, address)| {
         Ok(network.contains(&ip(machine, &address)?))
     });
-    library
-        .member::<(IpNet, IpNet), bool>("containsCIDR", |_, (network, other)| Ok(network.contains(&other)));
+    library.member::<(IpNet, IpNet), bool>("containsCIDR", |_, (network, other)| Ok(network.contains(&other)));
     library.member::<(IpNet, Str), bool>("containsCIDR", |machine, (network, other)| {
         Ok(network.contains(&cidr(machine, &other)?))
     });

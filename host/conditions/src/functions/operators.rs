@@ -107,9 +107,7 @@ fn arithmetic(library: &mut Library) {
         ("_*_", i64::checked_mul),
     ];
     for (name, run) in ints {
-        library.global::<(i64, i64), i64>(name, move |_, (one, other)| {
-            some_or(run(one, other), INT_OVERFLOW)
-        });
+        library.global::<(i64, i64), i64>(name, move |_, (one, other)| some_or(run(one, other), INT_OVERFLOW));
     }
     let uints: [(&str, fn(u64, u64) -> Option<u64>); 3] = [
         ("_+_", u64::checked_add),
@@ -117,9 +115,7 @@ fn arithmetic(library: &mut Library) {
         ("_*_", u64::checked_mul),
     ];
     for (name, run) in uints {
-        library.global::<(u64, u64), u64>(name, move |_, (one, other)| {
-            some_or(run(one, other), UINT_OVERFLOW)
-        });
+        library.global::<(u64, u64), u64>(name, move |_, (one, other)| some_or(run(one, other), UINT_OVERFLOW));
     }
     let doubles: [(&str, fn(f64, f64) -> f64); 4] = [
         ("_+_", ops::Add::add),
@@ -164,10 +160,7 @@ fn times(library: &mut Library) {
         some_or(time.checked_sub(TimeSpan::nanoseconds(span)), TIMESTAMP_OVERFLOW)
     });
     library.global::<(OffsetDateTime, OffsetDateTime), Duration>("_-_", |_, (one, other)| {
-        some_or(
-            (one - other).whole_nanoseconds().try_into().ok(),
-            DURATION_OVERFLOW,
-        )
+        some_or((one - other).whole_nanoseconds().try_into().ok(), DURATION_OVERFLOW)
     });
 }
 

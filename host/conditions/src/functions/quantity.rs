@@ -9,8 +9,7 @@ use super::{Library, some_or, typed::Str};
 pub(crate) struct Quantity(i128);
 
 const ONE: i128 = 1_000_000_000;
-const INVALID: &str =
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const INVALID: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 /// The maximum length of a quantity's text, in bytes. A longer quantity is too large or needlessly precise.
 const LONGEST: usize = 64;
 
@@ -105,25 +104,16 @@ pub(super) fn register(library: &mut Library) {
     library.member::<(Quantity,), i64>("asInteger", |_, (amount,)| {
         some_or(amount.to_integer(), "cannot convert value to integer")
     });
-    library.member::<(Quantity,), f64>("asApproximateFloat", |_, (amount,)| {
-        Ok(amount.0 as f64 / ONE as f64)
-    });
+    library.member::<(Quantity,), f64>("asApproximateFloat", |_, (amount,)| Ok(amount.0 as f64 / ONE as f64));
     library.member::<(Quantity, Quantity), i64>("compareTo", |_, (one, other)| Ok(one.cmp(&other) as i64));
     library.member::<(Quantity, Quantity), bool>("isLessThan", |_, (one, other)| Ok(one < other));
     library.member::<(Quantity, Quantity), bool>("isGreaterThan", |_, (one, other)| Ok(one > other));
-    let sums: [(&str, fn(i128, i128) -> Option<i128>); 2] =
-        [("add", i128::checked_add), ("sub", i128::checked_sub)];
+    let sums: [(&str, fn(i128, i128) -> Option<i128>); 2] = [("add", i128::checked_add), ("sub", i128::checked_sub)];
     for (name, sum) in sums {
-        let sum = move |one: i128, other| {
-            some_or(
-                sum(one, other).map(|sum| Arc::new(Quantity(sum))),
-                "quantity overflow",
-            )
-        };
+        let sum =
+            move |one: i128, other| some_or(sum(one, other).map(|sum| Arc::new(Quantity(sum))), "quantity overflow");
         library.member::<(Quantity, Quantity), Quantity>(name, move |_, (one, other)| sum(one.0, other.0));
-        library.member::<(Quantity, i64), Quantity>(name, move |_, (one, other)| {
-            sum(one.0, i128::from(other) * ONE)
-        });
+        library.member::<(Quantity, i64), Quantity>(name, move |_, (one, other)| sum(one.0, i128::from(other) * ONE));
     }
 }
 
@@ -159,11 +149,7 @@ mod tests {
             ("200m m", None),
             ("99999999999999999999999999999999999999999999Ei", None),
         ] {
-            assert_eq!(
-                Quantity::read(text).map(|quantity| quantity.0),
-                expected,
-                "{text}"
-            );
+            assert_eq!(Quantity::read(text).map(|quantity| quantity.0), expected, "{text}");
         }
     }
 }

@@ -19,8 +19,8 @@ const MOST_REPETITIONS: u32 = 32;
 pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<CelText<'a>, Fault> {
     machine.charge_bytes(pattern.len().saturating_mul(16))?;
     let parse_result = ParserBuilder::new().nest_limit(50).build().parse(pattern);
-    let parsed = parse_result
-        .map_err(|error| Fault::error(format!("{pattern:?} is not a regular expression: {error}")))?;
+    let parsed =
+        parse_result.map_err(|error| Fault::error(format!("{pattern:?} is not a regular expression: {error}")))?;
     let mut text = String::new();
     generate(machine, &parsed, &mut text)?;
     Ok(text.into())
@@ -29,9 +29,7 @@ pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<CelTe
 fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Result<(), Fault> {
     machine.charge(1)?;
     if text.len() > LONGEST {
-        return Err(Fault::error(format!(
-            "the random text has more than {LONGEST} bytes"
-        )));
+        return Err(Fault::error(format!("the random text has more than {LONGEST} bytes")));
     }
     match pattern.kind() {
         HirKind::Empty | HirKind::Look(_) => {}

@@ -68,12 +68,9 @@ pub(super) fn register_for_kyverno(library: &mut Library) {
     library.global::<(Str, Re, Str), Str>("regex.replace", |machine, (text, pattern, template)| {
         replace(machine, &text, &pattern, &template, usize::MAX)
     });
-    library.global::<(Str, Re, Str, i64), Str>(
-        "regex.replace",
-        |machine, (text, pattern, template, times)| {
-            replace(machine, &text, &pattern, &template, limit(times))
-        },
-    );
+    library.global::<(Str, Re, Str, i64), Str>("regex.replace", |machine, (text, pattern, template, times)| {
+        replace(machine, &text, &pattern, &template, limit(times))
+    });
     library.global::<(Str, Re), OptionalOf<Str>>("regex.extract", |machine, (text, pattern)| {
         let extracts = extract_all(machine, &text, &pattern, 1)?;
         Ok(extracts.get(0).map(Arc::new))
@@ -134,9 +131,7 @@ fn extract_all<'a>(
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
     if pattern.regex.captures_len() > 2 {
-        return Err(Fault::error(
-            "regular expression has more than one capturing group",
-        ));
+        return Err(Fault::error("regular expression has more than one capturing group"));
     }
     let captures = pattern.regex.captures_iter(text).take(times);
     let extracts = captures.filter_map(|groups| groups.get(groups.len() - 1));
@@ -168,9 +163,7 @@ fn find_all<'a>(
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
     let matches = pattern.regex.find_iter(text).take(times);
-    Ok(matches
-        .map(|text_match| Value::string(text_match.as_str()))
-        .collect())
+    Ok(matches.map(|text_match| Value::string(text_match.as_str())).collect())
 }
 
 #[derive(derive_more::Debug)]
@@ -330,9 +323,10 @@ fn in_words_of_go(source: &str, error: &str) -> String {
     let mut lines = error.lines().rev();
     let why = lines.next().unwrap_or_default();
     let marks = lines.next().unwrap_or_default();
-    let marked = lines.next().zip(marks.find('^')).and_then(|(pattern, start)| {
-        pattern.get(start..(start + marks.matches('^').count()).min(pattern.len()))
-    });
+    let marked = lines
+        .next()
+        .zip(marks.find('^'))
+        .and_then(|(pattern, start)| pattern.get(start..(start + marks.matches('^').count()).min(pattern.len())));
     match (why.strip_prefix("error: "), marked) {
         (Some("unclosed group"), _) => format!("missing closing ): `{source}`"),
         (Some("unrecognized escape sequence" | "backreferences are not supported"), Some(marked)) => {

@@ -49,9 +49,7 @@ pub(super) fn register(library: &mut Library) {
         let invalid = || Fault::error(format!("invalid substring range. start: {start}, end: {end}"));
         Ok(text.get(range).ok_or_else(invalid)?.to_owned().into())
     });
-    library.member::<(Str, Str), i64>("indexOf", |machine, (text, part)| {
-        index_of(machine, &text, &part, 0)
-    });
+    library.member::<(Str, Str), i64>("indexOf", |machine, (text, part)| index_of(machine, &text, &part, 0));
     library.member::<(Str, Str, i64), i64>("indexOf", |machine, (text, part, from)| {
         index_of(machine, &text, &part, from)
     });
@@ -79,9 +77,7 @@ pub(super) fn register(library: &mut Library) {
         Ok(text.replace('~', "~0").replace('/', "~1").into())
     });
     library.member::<(ListOf<Str>,), Str>("join", |machine, (list,)| join(machine, &list, ""));
-    library.member::<(ListOf<Str>, Str), Str>("join", |machine, (list, separator)| {
-        join(machine, &list, &separator)
-    });
+    library.member::<(ListOf<Str>, Str), Str>("join", |machine, (list, separator)| join(machine, &list, &separator));
 }
 
 /// Returns the position of the character with this index, in bytes. The index may also be equal to the number of
@@ -136,12 +132,7 @@ fn replace<'a>(
     Ok(text.replacen(old, new, times).into())
 }
 
-fn split<'a>(
-    machine: &mut Machine<'_>,
-    text: &str,
-    separator: &str,
-    times: usize,
-) -> Result<CelList<'a>, Fault> {
+fn split<'a>(machine: &mut Machine<'_>, text: &str, separator: &str, times: usize) -> Result<CelList<'a>, Fault> {
     machine.charge_bytes(text.len() + separator.len())?;
     let parts = || -> Box<dyn Iterator<Item = &str>> {
         match separator {

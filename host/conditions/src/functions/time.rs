@@ -51,9 +51,7 @@ pub(super) fn register(library: &mut Library) {
         ("getMonth", |time| i64::from(u8::from(time.month())) - 1),
         ("getDate", |time| time.day().into()),
         ("getDayOfMonth", |time| i64::from(time.day()) - 1),
-        ("getDayOfWeek", |time| {
-            time.weekday().number_days_from_sunday().into()
-        }),
+        ("getDayOfWeek", |time| time.weekday().number_days_from_sunday().into()),
         ("getDayOfYear", |time| i64::from(time.ordinal()) - 1),
         ("getHours", |time| time.hour().into()),
         ("getMinutes", |time| time.minute().into()),
@@ -68,12 +66,8 @@ pub(super) fn register(library: &mut Library) {
             )?))
         });
         library.member::<(OffsetDateTime, Str), i64>(name, move |_, (time, zone)| {
-            let offset = offset_in(&zone, time)
-                .ok_or_else(|| Fault::error(format!("unknown time zone {}", &*zone)))?;
-            Ok(part(some_or(
-                time.checked_to_offset(offset),
-                "timestamp overflow",
-            )?))
+            let offset = offset_in(&zone, time).ok_or_else(|| Fault::error(format!("unknown time zone {}", &*zone)))?;
+            Ok(part(some_or(time.checked_to_offset(offset), "timestamp overflow")?))
         });
     }
     for (name, unit) in [

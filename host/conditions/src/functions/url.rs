@@ -48,14 +48,10 @@ pub(super) fn register(library: &mut Library) {
     });
     library.member::<(UrlMarker,), Str>("getScheme", |_, (url,)| Ok(url.scheme.clone().into()));
     library.member::<(UrlMarker,), Str>("getHost", |_, (url,)| Ok(url.host.clone().into()));
-    library.member::<(UrlMarker,), Str>("getHostname", |_, (url,)| {
-        Ok(url.host_and_port().0.to_owned().into())
-    });
+    library.member::<(UrlMarker,), Str>("getHostname", |_, (url,)| Ok(url.host_and_port().0.to_owned().into()));
     library.member::<(UrlMarker,), Str>("getPort", |_, (url,)| Ok(url.host_and_port().1.to_owned().into()));
     library.member::<(UrlMarker,), Str>("getEscapedPath", |_, (url,)| Ok(url.path.clone().into()));
-    library.member::<(UrlMarker,), MapOf<Str, ListOf<Str>>>("getQuery", |machine, (url,)| {
-        query(machine, &url.query)
-    });
+    library.member::<(UrlMarker,), MapOf<Str, ListOf<Str>>>("getQuery", |machine, (url,)| query(machine, &url.query));
 }
 
 impl Url {
@@ -162,9 +158,7 @@ fn parse_host(host: &str) -> Result<String, String> {
         let end = host.rfind(']').ok_or("missing ']' in host")?;
         host.get(end + 1..).unwrap_or_default()
     } else {
-        host.rfind(':')
-            .and_then(|colon| host.get(colon..))
-            .unwrap_or_default()
+        host.rfind(':').and_then(|colon| host.get(colon..)).unwrap_or_default()
     };
     let digits = port.strip_prefix(':');
     if !port.is_empty() && !digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())) {
@@ -241,10 +235,7 @@ fn text_of(bytes: Vec<u8>) -> String {
 fn query<'a>(machine: &mut Machine<'a>, query: &str) -> Result<Map<'a>, Fault> {
     machine.charge_bytes(query.len())?;
     let mut entries: Vec<(String, Vec<Value<'a>>)> = Vec::new();
-    for pair in query
-        .split('&')
-        .filter(|pair| !pair.is_empty() && !pair.contains(';'))
-    {
+    for pair in query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (Ok(key), Ok(value)) = (unescape(key, UrlPart::Query), unescape(value, UrlPart::Query)) else {
             continue;
@@ -268,16 +259,10 @@ mod tests {
     fn urls_are_parsed_as_in_go() {
         // The cases are from the documentation of Kubernetes' library, and from the tests of Go's `net/url`.
         for (text, expected) in [
-            (
-                "https://example.com:80/",
-                Ok("https example.com:80 example.com 80 /"),
-            ),
+            ("https://example.com:80/", Ok("https example.com:80 example.com 80 /")),
             ("https://[::1]:443/a b", Ok("https [::1]:443 ::1 443 /a%20b")),
             ("https://[::1]/", Ok("https [::1] ::1  /")),
-            (
-                "HTTP://a@b.example/x%2Fy?q#f",
-                Ok("http b.example b.example  /x%2Fy"),
-            ),
+            ("HTTP://a@b.example/x%2Fy?q#f", Ok("http b.example b.example  /x%2Fy")),
             ("/path", Ok("    /path")),
             ("mailto:a@b", Ok("mailto    ")),
             ("*", Ok("    *")),

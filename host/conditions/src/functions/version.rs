@@ -17,19 +17,13 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(Str, bool), Semver>("semver", |machine, (text, normalize)| {
         read(machine, &text, normalize)?.map_err(Fault::Error)
     });
-    library.global::<(Str,), bool>("isSemver", |machine, (text,)| {
-        Ok(read(machine, &text, false)?.is_ok())
-    });
+    library.global::<(Str,), bool>("isSemver", |machine, (text,)| Ok(read(machine, &text, false)?.is_ok()));
     library.global::<(Str, bool), bool>("isSemver", |machine, (text, normalize)| {
         Ok(read(machine, &text, normalize)?.is_ok())
     });
     // The build metadata of versions is not compared, as in Kubernetes.
-    library.member::<(Semver, Semver), i64>("compareTo", |_, (one, other)| {
-        Ok(one.cmp_precedence(&other) as i64)
-    });
-    library.member::<(Semver, Semver), bool>("isLessThan", |_, (one, other)| {
-        Ok(one.cmp_precedence(&other).is_lt())
-    });
+    library.member::<(Semver, Semver), i64>("compareTo", |_, (one, other)| Ok(one.cmp_precedence(&other) as i64));
+    library.member::<(Semver, Semver), bool>("isLessThan", |_, (one, other)| Ok(one.cmp_precedence(&other).is_lt()));
     library.member::<(Semver, Semver), bool>("isGreaterThan", |_, (one, other)| {
         Ok(one.cmp_precedence(&other).is_gt())
     });
@@ -45,22 +39,14 @@ pub(super) fn register(library: &mut Library) {
 
 /// Parses a semantic version. The inner error means that the text is not a version. The outer error means that the cost
 /// limit is exceeded.
-fn read(
-    machine: &mut Machine<'_>,
-    text: &str,
-    normalize: bool,
-) -> Result<Result<Arc<Version>, String>, Fault> {
+fn read(machine: &mut Machine<'_>, text: &str, normalize: bool) -> Result<Result<Arc<Version>, String>, Fault> {
     machine.charge_bytes(text.len())?;
     let version = if normalize {
         normalized(text)
     } else {
         Ok(text.to_owned())
     };
-    Ok(version.and_then(|text| {
-        Version::parse(&text)
-            .map(Arc::new)
-            .map_err(|error| error.to_string())
-    }))
+    Ok(version.and_then(|text| Version::parse(&text).map(Arc::new).map_err(|error| error.to_string())))
 }
 
 fn normalized(text: &str) -> Result<String, String> {
@@ -102,10 +88,7 @@ mod tests {
             ("v01.02", Ok("1.2.0")),
             ("1.02.03-rc.1+b", Ok("1.2.3-rc.1+b")),
             ("00.0.0", Ok("0.0.0")),
-            (
-                "1.2-rc",
-                Err("short version cannot contain PreRelease/Build meta data"),
-            ),
+            ("1.2-rc", Err("short version cannot contain PreRelease/Build meta data")),
         ] {
             let normal = normalized(text);
             let outcome = normal.as_deref().map_err(String::as_str);

@@ -10,9 +10,7 @@ use x509_parser::{
     certificate::X509Certificate,
     certification_request::X509CertificationRequest,
     cri_attributes::ParsedCriAttribute,
-    extensions::{
-        DistributionPointName, GeneralName, GeneralSubtree, NameConstraints, ParsedExtension, X509Extension,
-    },
+    extensions::{DistributionPointName, GeneralName, GeneralSubtree, NameConstraints, ParsedExtension, X509Extension},
     num_bigint::BigUint,
     oid_registry::{OID_PKCS1_RSAENCRYPTION, OID_X509_EXT_SUBJECT_ALT_NAME},
     pem::parse_x509_pem,
@@ -76,10 +74,7 @@ fn certificate(der: &[u8]) -> Result<Json, String> {
     let ([], certificate) = parsed else {
         return Err("x509: trailing data".to_owned());
     };
-    let mut fields: Fields<String, Json> = UNSET
-        .map(|name| (name.to_owned(), Json::Null))
-        .into_iter()
-        .collect();
+    let mut fields: Fields<String, Json> = UNSET.map(|name| (name.to_owned(), Json::Null)).into_iter().collect();
     for (name, value) in [
         ("KeyUsage", json!(0)),
         ("BasicConstraintsValid", json!(false)),
@@ -326,10 +321,7 @@ fn add_extension(fields: &mut Fields<String, Json>, extension: &X509Extension<'_
     Ok(())
 }
 
-fn add_constraints(
-    fields: &mut Fields<String, Json>,
-    constraints: &NameConstraints<'_>,
-) -> Result<(), String> {
+fn add_constraints(fields: &mut Fields<String, Json>, constraints: &NameConstraints<'_>) -> Result<(), String> {
     for (prefix, trees) in [
         ("Permitted", &constraints.permitted_subtrees),
         ("Excluded", &constraints.excluded_subtrees),
@@ -344,10 +336,7 @@ fn add_constraints(
                         return Err("failed to parse an address of the name constraints".to_owned());
                     }
                     let (address, mask) = bytes.split_at(bytes.len() / 2);
-                    (
-                        "IPRanges",
-                        json!({"IP": ip_address(address)?, "Mask": base64(mask)}),
-                    )
+                    ("IPRanges", json!({"IP": ip_address(address)?, "Mask": base64(mask)}))
                 }
                 _ => continue,
             };

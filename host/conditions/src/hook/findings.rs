@@ -103,11 +103,7 @@ impl PolicyHook {
         self.note(names, &objections, &mut response);
         // A policy with mutations has no validation actions, so each objection to a mutation denies the request.
         let enforced = self.binding.actions.contains(&Action::Deny) || !self.policy.mutations.is_empty();
-        let denied: Vec<Objection> = objections
-            .into_iter()
-            .filter(|_| enforced)
-            .chain(refusals)
-            .collect();
+        let denied: Vec<Objection> = objections.into_iter().filter(|_| enforced).chain(refusals).collect();
         // If the API server cannot read the result of a mutation, it ends the request at that point. So an objection
         // about this is reported before all others.
         let unreadable = denied.iter().find(|objection| objection.is_unreadable);
@@ -178,12 +174,7 @@ impl PolicyHook {
             }));
         }
         if does(Action::Audit) && !objections.is_empty() {
-            let actions: Vec<&str> = self
-                .binding
-                .actions
-                .iter()
-                .map(|action| action.as_str())
-                .collect();
+            let actions: Vec<&str> = self.binding.actions.iter().map(|action| action.as_str()).collect();
             let failures = objections.iter().map(|objection| {
                 json!({
                     "message": objection.message,
@@ -210,11 +201,7 @@ impl PolicyHook {
         other_objections: &[Objection],
     ) -> Denial {
         let mutates = !self.policy.mutations.is_empty();
-        let policy_kind = if mutates {
-            "policy"
-        } else {
-            "ValidatingAdmissionPolicy"
-        };
+        let policy_kind = if mutates { "policy" } else { "ValidatingAdmissionPolicy" };
         let worded = |objection: &Objection| {
             format!(
                 "{policy_kind} '{policy}' with binding '{binding}' denied request: {}",
@@ -236,9 +223,7 @@ impl PolicyHook {
         denial.names_policy = true;
         denial.details.insert("name".to_owned(), name.into());
         if !resource.group.is_empty() {
-            denial
-                .details
-                .insert("group".to_owned(), resource.group.clone().into());
+            denial.details.insert("group".to_owned(), resource.group.clone().into());
         }
         denial
             .details
@@ -265,9 +250,7 @@ fn object_name(request: &Request) -> String {
         let name = object.value().pointer("/metadata/generateName")?.as_str()?;
         Some(name.to_owned())
     });
-    let name = Some(request.name.clone())
-        .filter(|name| !name.is_empty())
-        .or(generated);
+    let name = Some(request.name.clone()).filter(|name| !name.is_empty()).or(generated);
     name.unwrap_or_else(|| "Unknown".to_owned())
 }
 
@@ -275,9 +258,7 @@ fn replaced(request: &Request, object: Option<Object>) -> Verdict {
     match object {
         // The text of the object has changed. Its JSON value may still be the same, for example if only white space
         // differs. The chain compares the values later, and then finds no change.
-        Some(object) if request.object.as_ref().map(Object::text) != Some(object.text()) => {
-            Verdict::Replace(object)
-        }
+        Some(object) if request.object.as_ref().map(Object::text) != Some(object.text()) => Verdict::Replace(object),
         _ => Verdict::Allow,
     }
 }

@@ -38,9 +38,7 @@ impl PolicyHook {
                 match machine.settle(mutation.expression(), sources).await {
                     Ok(value) => MutationValue::write(&value, limit, inputs.deadline).await,
                     Err(fault) => {
-                        findings
-                            .refusals
-                            .push(Objection::failed(reported(mutation, &fault)?));
+                        findings.refusals.push(Objection::failed(reported(mutation, &fault)?));
                         continue;
                     }
                 }
@@ -61,9 +59,7 @@ impl PolicyHook {
                 }
                 // If the result is too large, or the deadline has passed, the stage fails. Any other failure of a
                 // mutation becomes an objection of the policy.
-                Err(failure)
-                    if matches!(failure.kind, FailureKind::OutputTooLarge | FailureKind::Timeout) =>
-                {
+                Err(failure) if matches!(failure.kind, FailureKind::OutputTooLarge | FailureKind::Timeout) => {
                     return Err(failure);
                 }
                 Err(failure) => findings.refusals.push(Objection::failed(failure.message)),
@@ -103,9 +99,7 @@ impl MutationValue {
     async fn write(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         if is_call_movable() {
             match Self::from_value(value, limit.min(BRIEF), deadline) {
-                Err(failure) if failure.kind == FailureKind::OutputTooLarge => {
-                    move_to_long_work_thread().await
-                }
+                Err(failure) if failure.kind == FailureKind::OutputTooLarge => move_to_long_work_thread().await,
                 outcome => return outcome,
             }
         }

@@ -54,8 +54,7 @@ impl PolicyParams {
         if namespace.is_none() {
             let texts = outcome?;
             if texts.iter().any(|text| has_namespace(text)) {
-                let why =
-                    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
+                let why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
                 return Err(ClusterError::Refused(why.to_owned()));
             }
             return Ok(texts);
@@ -71,12 +70,8 @@ impl PolicyParams {
                 // The second lookup names no namespace, because it looks for cluster-scoped objects. If the kind is
                 // namespaced, the control plane returns the objects of all namespaces, which are not wanted. So all
                 // objects with a namespace are dropped.
-                cluster_outcome => cluster_outcome.map(|cluster_texts| {
-                    cluster_texts
-                        .into_iter()
-                        .filter(|text| !has_namespace(text))
-                        .collect()
-                }),
+                cluster_outcome => cluster_outcome
+                    .map(|cluster_texts| cluster_texts.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
         }
     }

@@ -19,9 +19,7 @@ impl<'a> Machine<'a> {
             (Value::List(list), false) => self.each_of(each, list.iter().map(|item| (item, None))),
             (Value::List(list), true) => self.each_of(each, indexes.zip(list.iter().map(Some))),
             (Value::Map(map), false) => self.each_of(each, map.keys().map(|key| (key, None))),
-            (Value::Map(map), true) => {
-                self.each_of(each, map.entries().map(|(key, value)| (key, Some(value))))
-            }
+            (Value::Map(map), true) => self.each_of(each, map.entries().map(|(key, value)| (key, Some(value)))),
             _ => Err(Fault::no_overload()),
         }
     }
@@ -42,12 +40,7 @@ impl<'a> Machine<'a> {
 
     /// Evaluates `all` or `exists`. If the test of one item has the value `decisive` (false for `all`, true for
     /// `exists`), this is the result, even if the tests of other items fail.
-    fn until(
-        &mut self,
-        each: &'a Each,
-        range: impl Iterator<Item = Bound<'a>>,
-        decisive: bool,
-    ) -> Outcome<'a> {
+    fn until(&mut self, each: &'a Each, range: impl Iterator<Item = Bound<'a>>, decisive: bool) -> Outcome<'a> {
         let mut first_error = None;
         for item in range {
             match self.test(each, item)? {

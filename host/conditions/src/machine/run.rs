@@ -24,11 +24,7 @@ impl<'a> Machine<'a> {
     /// Evaluates an expression. If it needs a value that the request does not contain, such as the authorizer's reply,
     /// the evaluation stops, the value is fetched, and the evaluation starts again. If the evaluation becomes
     /// expensive, it also stops, and starts again on a thread for long work.
-    pub(crate) async fn settle(
-        &mut self,
-        expression: &'a Expression,
-        sources: ValueSources<'_>,
-    ) -> Outcome<'a> {
+    pub(crate) async fn settle(&mut self, expression: &'a Expression, sources: ValueSources<'_>) -> Outcome<'a> {
         let outcome = loop {
             match self.run(expression) {
                 Err(Fault::Halt(Halt::Question(question))) => {
@@ -99,12 +95,7 @@ impl<'a> Machine<'a> {
             self.meter.limit = self.budget;
             self.meter.limit_halt = Halt::TotalCost;
         }
-        let because = |why: &str| {
-            format!(
-                "composited variable {:?} fails to evaluate: {why}",
-                definition.name
-            )
-        };
+        let because = |why: &str| format!("composited variable {:?} fails to evaluate: {why}", definition.name);
         let result = match outcome {
             Ok(value) => Ok(value),
             Err(Fault::Error(why)) => Err(because(&why)),

@@ -99,11 +99,7 @@ impl<'t> BuiltinReader<'t> {
         let unknown_part = self.add(StructureNode::Unknown);
         let lists = self.lists_of_pods(unknown_part);
         let string = self.add(StructureNode::Scalar(ScalarSchema::String));
-        let metadata = self
-            .types
-            .get("meta.v1.ObjectMeta")
-            .copied()
-            .unwrap_or(unknown_part);
+        let metadata = self.types.get("meta.v1.ObjectMeta").copied().unwrap_or(unknown_part);
         let field = |(name, kind): (&str, usize)| (name.into(), StructureField { kind, default: None });
         let fields = [("apiVersion", string), ("kind", string), ("metadata", metadata)].map(field);
         let unknown = self.add(StructureNode::Map {

@@ -93,16 +93,12 @@ impl Structure {
             return Ok(());
         }
         let earlier_walk = decode(before);
-        walk.mistakes
-            .retain(|mistake| !earlier_walk.mistakes.contains(mistake));
+        walk.mistakes.retain(|mistake| !earlier_walk.mistakes.contains(mistake));
         walk.unknown.retain(|field| !earlier_walk.unknown.contains(field));
         if let Some(first) = walk.mistakes.into_iter().next() {
             return Err(first);
         }
-        let fields = walk
-            .unknown
-            .iter()
-            .map(|field| format!("unknown field {field:?}"));
+        let fields = walk.unknown.iter().map(|field| format!("unknown field {field:?}"));
         match fields.collect::<Vec<_>>().join(", ") {
             none if none.is_empty() => Ok(()),
             fields => Err(format!("strict decoding error: {fields}")),
@@ -118,13 +114,9 @@ pub(super) fn item_name(list: StructureCursor<'_>, index: usize, item: &Json) ->
     match merge {
         ListMerge::Atomic => Ok(format!("[{index}]")),
         ListMerge::Set => match item {
-            Json::Object(_) => {
-                Err("associative list without keys has an element that's a map type".to_owned())
-            }
+            Json::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
             Json::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
-            Json::Null => {
-                Err("associative list without keys has an element that's an explicit null".to_owned())
-            }
+            Json::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
             scalar => Ok(format!("[={scalar}]")),
         },
         ListMerge::Keys(keys) => {
@@ -145,10 +137,7 @@ pub(super) fn item_name(list: StructureCursor<'_>, index: usize, item: &Json) ->
                 return Err(format!(
                     "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
                      values for any key fields)",
-                    keys.iter()
-                        .map(|key| format!("{key:?}"))
-                        .collect::<Vec<_>>()
-                        .join(" ")
+                    keys.iter().map(|key| format!("{key:?}")).collect::<Vec<_>>().join(" ")
                 ));
             }
             key_values.sort_by_key(|(key, _)| *key);
@@ -211,9 +200,7 @@ impl CheckWalk {
                     });
                 }
             }
-            (StructureNode::List { .. }, other) => {
-                self.push_here(&format!("expected list, got {}", go(other)))
-            }
+            (StructureNode::List { .. }, other) => self.push_here(&format!("expected list, got {}", go(other))),
             (StructureNode::Map { .. }, other) => self.push_here(&format!("expected map, got {}", go(other))),
             (StructureNode::Any | StructureNode::Unknown | StructureNode::Builtin(_), _) => {}
         }
@@ -286,9 +273,7 @@ impl CheckWalk {
             },
             (StructureNode::List { .. }, Json::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.within(&format!("[{index}]"), |walk| {
-                        walk.decoded(at.items(), item, owner)
-                    });
+                    self.within(&format!("[{index}]"), |walk| walk.decoded(at.items(), item, owner));
                 }
             }
             (StructureNode::Map { name, .. }, Json::Object(members)) => {
@@ -328,10 +313,7 @@ impl ScalarSchema {
     fn refused(self, value: &Json) -> Option<String> {
         let (fits, expected) = match self {
             Self::String | Self::Bytes => {
-                let text = format!(
-                    "string, got &value.valueUnstructured{{Value:{}}}",
-                    go_syntax(value)
-                );
+                let text = format!("string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value));
                 (value.is_string(), text)
             }
             Self::Bool => (value.is_boolean(), format!("boolean, got {}", go(value))),

@@ -67,9 +67,7 @@ impl<'s> OpenApiReader<'s> {
     }
 
     fn referenced_index(&mut self, reference: &'s str, depth: usize) -> usize {
-        let name = reference
-            .strip_prefix("#/components/schemas/")
-            .unwrap_or_default();
+        let name = reference.strip_prefix("#/components/schemas/").unwrap_or_default();
         if let Some(known_index) = self.indices.get(name) {
             return *known_index;
         }

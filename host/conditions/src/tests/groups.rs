@@ -58,9 +58,7 @@ fn invalid_expressions_of_groups_are_refused() {
         ("object.spec", boolean),
         ("size(a())", "there is no `size`"),
     ] {
-        let error = GroupExpression::compile(text, &["a", "b"])
-            .unwrap_err()
-            .to_string();
+        let error = GroupExpression::compile(text, &["a", "b"]).unwrap_err().to_string();
         assert!(error.contains(says), "{text}: {error}");
     }
     let deep = format!("{}a(){}", "!(a() && ".repeat(80), ")".repeat(80));

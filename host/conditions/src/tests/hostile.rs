@@ -96,10 +96,7 @@ async fn all_conditions_of_a_stage_share_a_cost_limit() {
     // Each expression costs about 900,000, so that the third one exceeds the limit for all expressions together.
     let costly = "object.spec.a.filter(x, x < 150).all(x, object.spec.a.all(y, x + y >= 0))";
     let three = conditions(&[("a", costly), ("b", costly), ("c", costly), ("d", "true")]);
-    let failure = three
-        .evaluate(&request, &NoAuthorizer, minute())
-        .await
-        .unwrap_err();
+    let failure = three.evaluate(&request, &NoAuthorizer, minute()).await.unwrap_err();
     let names: Vec<&str> = failure.failed().iter().map(|failed| &*failed.name).collect();
     assert_eq!(names, ["c"]);
     assert_eq!(
@@ -117,10 +114,7 @@ async fn a_deadline_ends_an_evaluation() {
         .evaluate(&request, &NoAuthorizer, Deadline::after(Duration::ZERO))
         .await
         .unwrap_err();
-    assert!(
-        failure.message().ends_with("the deadline has passed"),
-        "{failure}"
-    );
+    assert!(failure.message().ends_with("the deadline has passed"), "{failure}");
 }
 
 #[test]
@@ -156,11 +150,7 @@ fn large_and_deep_expressions_are_refused_with_the_reason() {
             format!("object{} == 1", "[0]".repeat(5000)),
             "nested more than 200",
         ),
-        (
-            "sums",
-            format!("1{} == 1", "+1".repeat(8000)),
-            "nested more than 200",
-        ),
+        ("sums", format!("1{} == 1", "+1".repeat(8000)), "nested more than 200"),
         (
             "methods",
             format!("object{} == 1", ".f()".repeat(4000)),
@@ -202,11 +192,7 @@ fn large_and_deep_expressions_are_refused_with_the_reason() {
         ),
         (
             "a deep pattern",
-            format!(
-                "request.name.matches('{}a{}')",
-                "(".repeat(5000),
-                ")".repeat(5000)
-            ),
+            format!("request.name.matches('{}a{}')", "(".repeat(5000), ")".repeat(5000)),
             "error parsing regexp",
         ),
     ] {
@@ -232,10 +218,7 @@ fn the_deepest_expression_runs_on_a_small_stack() {
         };
         // This stack is half as large as the stack of a worker thread. So this test crashes long before an expression
         // needs enough stack to crash a worker.
-        let thread = std::thread::Builder::new()
-            .stack_size(1 << 20)
-            .spawn(run)
-            .unwrap();
+        let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap();
         assert!(thread.join().unwrap(), "{expression:.40}");
     }
 }
@@ -245,11 +228,7 @@ struct Apart;
 
 #[async_trait]
 impl Authorizer for Apart {
-    async fn authorize(
-        &self,
-        _: &UserInfo,
-        _: &AccessAttributes,
-    ) -> Result<AccessCheckResult, AuthorizerError> {
+    async fn authorize(&self, _: &UserInfo, _: &AccessAttributes) -> Result<AccessCheckResult, AuthorizerError> {
         Ok(AccessCheckResult {
             allowed: std::thread::current().name() == Some("long-work"),
             reason: String::new(),
@@ -286,10 +265,7 @@ async fn a_long_evaluation_moves_off_the_serving_threads() {
             Arc::new(Apart),
             None,
         );
-        let response = hook
-            .admit(&Arc::new(with_spec(spec(object))), minute())
-            .await
-            .unwrap();
+        let response = hook.admit(&Arc::new(with_spec(spec(object))), minute()).await.unwrap();
         let Verdict::Replace(object) = response.verdict else {
             panic!("{case}: {response:?}");
         };

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use admittance_admission::{
-    ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailurePolicy, Hook,
-    HttpAnswer, HttpAnswers, HttpGrant, HttpOrigin, Moment, PolicyHttp, Response, ResponseRecorder, Verdict,
+    ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailurePolicy, Hook, HttpAnswer,
+    HttpAnswers, HttpGrant, HttpOrigin, Moment, PolicyHttp, Response, ResponseRecorder, Verdict,
 };
 
 use super::*;
@@ -30,12 +30,7 @@ impl ClusterReader for SingleConfigMap {
         })
     }
 
-    async fn list(
-        &self,
-        kind: &ClusterKind,
-        query: &ClusterQuery,
-        _: Deadline,
-    ) -> Result<ClusterPage, ClusterError> {
+    async fn list(&self, kind: &ClusterKind, query: &ClusterQuery, _: Deadline) -> Result<ClusterPage, ClusterError> {
         let name = format!("{kind} {:?} {}", query.namespace, query.label_selector);
         let mut page = ClusterPage::default();
         page.objects
@@ -46,9 +41,7 @@ impl ClusterReader for SingleConfigMap {
 
 fn binding(actions: &[Action]) -> Binding {
     Binding {
-        wording: MessageWording::Kyverno {
-            policy: "p".to_owned(),
-        },
+        wording: MessageWording::Kyverno { policy: "p".to_owned() },
         actions: actions.to_vec(),
         ..Binding::default()
     }
@@ -99,9 +92,7 @@ const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef012
 async fn each_function_of_kyverno_returns_the_expected_value() {
     let digest = format!("image('ghcr.io/a/b:1@{DIGEST}')");
     let digest_expressions = [
-        format!(
-            "{digest}.digest() == '{DIGEST}' && {digest}.identifier() == '{DIGEST}' && {digest}.tag() == ''"
-        ),
+        format!("{digest}.digest() == '{DIGEST}' && {digest}.identifier() == '{DIGEST}' && {digest}.tag() == ''"),
         format!(
             "{digest}.containsDigest() && {digest}.repository() == 'a/b' && {digest} == parseImageReference('ghcr.io/a/b@{DIGEST}')"
         ),
@@ -169,8 +160,7 @@ async fn x509_decode_returns_the_same_fields_as_go() {
                    441957201720229558425699733609713255722981443523094081216258029103028136560494580677014777802112689\
                    187675961349275494011201178603278999526579653054593916428678391777506775977875440514119183760595187\
                    534630717521";
-    let key =
-        format!("c.PublicKeyAlgorithm == 1 && c.PublicKey == {{'N': dyn('{modulus}'), 'E': dyn(65537)}}");
+    let key = format!("c.PublicKeyAlgorithm == 1 && c.PublicKey == {{'N': dyn('{modulus}'), 'E': dyn(65537)}}");
     let mut failures = Vec::new();
     for (pem, expression) in [
         (CERTIFICATE, key.as_str()),
@@ -250,10 +240,7 @@ async fn x509_decode_returns_the_same_fields_as_go() {
     let misspelt = CERTIFICATE.replacen("MII", "MIJ", 1);
     for (pem, expected) in [
         ("a", "failed to decode PEM block"),
-        (
-            key,
-            "PEM block neither contains a CERTIFICATE or CERTIFICATE REQUEST",
-        ),
+        (key, "PEM block neither contains a CERTIFICATE or CERTIFICATE REQUEST"),
         (ELLIPTIC, "certificate should use rsa algorithm"),
         (&misspelt, "x509: "),
     ] {
@@ -282,10 +269,7 @@ async fn a_failed_expression_is_reported_with_the_reason() {
             "listObjToMap([{'n': 'a'}], [], 'n', 'v') == {}",
             "listObjToMap must take lists of equal length",
         ),
-        (
-            "regex.replace('a', 'a', '\\\\x') == ''",
-            "invalid replacement string",
-        ),
+        ("regex.replace('a', 'a', '\\\\x') == ''", "invalid replacement string"),
         (
             "regex.extract('ab', '(a)(b)') == optional.none()",
             "more than one capturing group",
@@ -322,11 +306,7 @@ async fn yaml_with_exploding_aliases_is_an_error() {
         )
     });
     let nested = format!("a0: &a0 {{x: 1}}\\n{}", nested.collect::<String>());
-    let long = format!(
-        "a: &a {}\\nb: [{}]\\n",
-        "x".repeat(10_000),
-        vec!["*a"; 1000].join(",")
-    );
+    let long = format!("a: &a {}\\nb: [{}]\\n", "x".repeat(10_000), vec!["*a"; 1000].join(","));
     for (text, expected) in [(nested, "replay"), (long, "scalar")] {
         let message = denial_message(&format!("yaml.parse('{text}').a == 1"))
             .await
@@ -437,12 +417,7 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
     ];
     let policy = Arc::new(compile(None, &expressions).unwrap());
     let cluster: Arc<dyn ClusterReader> = Arc::<SingleConfigMap>::default();
-    let hook = PolicyHook::new(
-        policy,
-        binding(&[Action::Deny]),
-        Arc::new(NoAuthorizer),
-        Some(cluster),
-    );
+    let hook = PolicyHook::new(policy, binding(&[Action::Deny]), Arc::new(NoAuthorizer), Some(cluster));
     let recorder = ResponseRecorder::default();
     let mut request = pod();
     request.recorder = Some(recorder.clone());
@@ -451,11 +426,7 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
         .await;
     assert_eq!(message(&answer.unwrap()), None);
     let recorded = recorder.take();
-    let kinds: Vec<String> = recorded
-        .objects
-        .iter()
-        .map(|(kind, _)| kind.to_string())
-        .collect();
+    let kinds: Vec<String> = recorded.objects.iter().map(|(kind, _)| kind.to_string()).collect();
     assert_eq!(kinds, ["v1/Namespace", "v1/ConfigMap", "v1/Pod"]);
     assert!(recorded.looked_up);
 }
@@ -478,12 +449,7 @@ fn asking(policy: CompiledPolicy) -> PolicyHook {
         grants: [reads, writes].into(),
         sender: Arc::new(HttpAnswers::from_iter(answers)),
     };
-    let hook = PolicyHook::new(
-        Arc::new(policy),
-        binding(&[Action::Deny]),
-        Arc::new(NoAuthorizer),
-        None,
-    );
+    let hook = PolicyHook::new(Arc::new(policy), binding(&[Action::Deny]), Arc::new(NoAuthorizer), None);
     hook.with_http(Some(http))
 }
 
@@ -501,10 +467,7 @@ async fn a_policy_sends_only_http_requests_that_are_granted() {
         ),
         ("http.Get('https://a.example/text').body == null", None),
         ("http.Post('https://a.example/check', {'a': 1}).ok == true", None),
-        (
-            "http.post('https://a.example/check', 'a', {'b': 'c'}).ok == true",
-            None,
-        ),
+        ("http.post('https://a.example/check', 'a', {'b': 'c'}).ok == true", None),
         (
             "http.Get('https://a.example/away').ok == true",
             Some("request failed: unreachable"),
@@ -591,20 +554,8 @@ async fn denials_by_kyverno_policies_have_the_wording_of_kyverno() {
             vec![],
             None,
         ),
-        (
-            vec!["false | a"],
-            binding(&[Action::Warn]),
-            None,
-            vec![failed],
-            None,
-        ),
-        (
-            vec!["false | a"],
-            binding(&[Action::Audit]),
-            None,
-            vec![],
-            Some(failed),
-        ),
+        (vec!["false | a"], binding(&[Action::Warn]), None, vec![failed], None),
+        (vec!["false | a"], binding(&[Action::Audit]), None, vec![], Some(failed)),
         (vec!["object.nope == 1"], ignoring, None, vec![], None),
     ] {
         let answer = admit(compile(None, &expressions).unwrap(), binding, None)
@@ -612,11 +563,7 @@ async fn denials_by_kyverno_policies_have_the_wording_of_kyverno() {
             .unwrap();
         assert_eq!(message(&answer), verdict);
         assert_eq!(answer.warnings, warnings);
-        let notes: Vec<_> = answer
-            .audit_annotations
-            .iter()
-            .map(|(_, note)| note.as_str())
-            .collect();
+        let notes: Vec<_> = answer.audit_annotations.iter().map(|(_, note)| note.as_str()).collect();
         assert_eq!(notes, Vec::from_iter(note));
     }
 }

@@ -33,10 +33,7 @@ async fn expressions_have_the_values_that_the_specification_requires() {
         ("has(request.userInfo.uid)", Ok(false)),
         ("'dev' in request.userInfo.groups", Ok(true)),
         ("!('system:nodes' in request.userInfo.groups)", Ok(true)),
-        (
-            "request.userInfo.extra['example.com/scopes'] == ['all']",
-            Ok(true),
-        ),
+        ("request.userInfo.extra['example.com/scopes'] == ['all']", Ok(true)),
         ("object.spec.replicas == 3", Ok(true)),
         ("object.spec.ratio == 0.5", Ok(true)),
         ("object.spec.large > 1.8e19", Ok(true)),
@@ -48,14 +45,8 @@ async fn expressions_have_the_values_that_the_specification_requires() {
         ("object.metadata.labels['nope'] == 'web'", no_key("nope")),
         ("object.metadata.labels[1] == 'web'", no_key("1")),
         ("object.spec.ports[1] == 443", Ok(true)),
-        (
-            "object.spec.ports[3] == 443",
-            Err("index out of bounds: 3".into()),
-        ),
-        (
-            "object.spec.ports[-1] == 443",
-            Err("index out of bounds: -1".into()),
-        ),
+        ("object.spec.ports[3] == 443", Err("index out of bounds: 3".into())),
+        ("object.spec.ports[-1] == 443", Err("index out of bounds: -1".into())),
         (
             "object.spec.ports['a'] == 443",
             Err("unsupported index type 'string' in list".into()),
@@ -104,10 +95,7 @@ async fn expressions_have_the_values_that_the_specification_requires() {
         ("1 < 1.5 && 2u > 1 && 1 <= 1u", Ok(true)),
         ("object.spec.replicas < 'a'", no_overload()),
         ("'a' < 'b' && false < true && b'a' < b'b'", Ok(true)),
-        (
-            "0x10 == 16 && 'a' + 'b' == 'ab' && b'a' + b'b' == b'ab'",
-            Ok(true),
-        ),
+        ("0x10 == 16 && 'a' + 'b' == 'ab' && b'a' + b'b' == b'ab'", Ok(true)),
         (
             "[1] + [2] == [1, 2] && [] == [] && {'a': 1} == {'a': 1} && {'a': 1} != {'a': 2}",
             Ok(true),
@@ -116,18 +104,12 @@ async fn expressions_have_the_values_that_the_specification_requires() {
             "{'a': 1, 'b': 2} == {'b': 2, 'a': 1} && {'a': 1}['a'] == 1 && {1: 'x'}[1] == 'x'",
             Ok(true),
         ),
-        (
-            "{'a': 1, 'a': 2}['a'] == 1",
-            Err("Failed with repeated key".into()),
-        ),
+        ("{'a': 1, 'a': 2}['a'] == 1", Err("Failed with repeated key".into())),
         (
             "object.spec.containers == [{'name': dyn('a'), 'image': dyn('one'), 'resources': dyn({'limits': {'memory': '2Gi'}})}, {'image': dyn('two'), 'name': dyn('b')}]",
             Ok(true),
         ),
-        (
-            "object.spec.containers.all(c, c.image in ['one', 'two'])",
-            Ok(true),
-        ),
+        ("object.spec.containers.all(c, c.image in ['one', 'two'])", Ok(true)),
         ("object.spec.containers.all(c, has(c.resources))", Ok(false)),
         ("object.spec.containers.exists(c, c.name == 'b')", Ok(true)),
         ("object.spec.containers.exists_one(c, c.name == 'b')", Ok(true)),
@@ -137,10 +119,7 @@ async fn expressions_have_the_values_that_the_specification_requires() {
             "object.spec.containers.map(c, c.name == 'b', c.image) == ['two']",
             Ok(true),
         ),
-        (
-            "object.spec.containers.filter(c, c.name == 'b').size() == 1",
-            Ok(true),
-        ),
+        ("object.spec.containers.filter(c, c.name == 'b').size() == 1", Ok(true)),
         (
             "object.metadata.labels.exists(key, object.metadata.labels[key] == 'front')",
             Ok(true),
@@ -193,10 +172,7 @@ async fn expressions_have_the_values_that_the_specification_requires() {
             "'éa'.split('') == ['é', 'a'] && 'abc'.split('', 2) == ['a', 'bc']",
             Ok(true),
         ),
-        (
-            "['a', 'b'].join() == 'ab' && ['a', 'b'].join('-') == 'a-b'",
-            Ok(true),
-        ),
+        ("['a', 'b'].join() == 'ab' && ['a', 'b'].join('-') == 'a-b'", Ok(true)),
         (
             "'hello hello'.replace('he', 'we') == 'wello wello' && 'hello hello'.replace('he', 'we', 1) == 'wello hello'",
             Ok(true),
@@ -209,10 +185,7 @@ async fn expressions_have_the_values_that_the_specification_requires() {
             "'tacocat'.substring(4) == 'cat' && 'tacocat'.substring(0, 4) == 'taco' && 'é'.substring(1) == ''",
             Ok(true),
         ),
-        (
-            "'tacocat'.substring(8) == ''",
-            Err("index out of range: 8".into()),
-        ),
+        ("'tacocat'.substring(8) == ''", Err("index out of range: 8".into())),
         (
             "'tacocat'.substring(2, 1) == ''",
             Err("invalid substring range. start: 2, end: 1".into()),
@@ -277,10 +250,7 @@ async fn expressions_have_the_values_that_the_specification_requires() {
             "int(object.metadata.name) == 1",
             Err("strconv.ParseInt: parsing \"web\": invalid syntax".into()),
         ),
-        (
-            "int(object.spec.ratio * 1e300) == 1",
-            Err("integer overflow".into()),
-        ),
+        ("int(object.spec.ratio * 1e300) == 1", Err("integer overflow".into())),
         (
             "string(1) == '1' && string(true) == 'true' && string(b'a') == 'a' && string(1.5) == '1.5'",
             Ok(true),
@@ -374,10 +344,7 @@ async fn expressions_have_the_values_that_the_specification_requires() {
             "!optional.ofNonZeroValue('').hasValue() && optional.ofNonZeroValue('a').hasValue()",
             Ok(true),
         ),
-        (
-            "[?object.?nope, dyn(1)] == [1] && {?'a': object.?nope} == {}",
-            Ok(true),
-        ),
+        ("[?object.?nope, dyn(1)] == [1] && {?'a': object.?nope} == {}", Ok(true)),
         ("object.?spec.optMap(s, s.replicas).orValue(0) == 3", Ok(true)),
         ("object.?spec.optFlatMap(s, s.?nope).orValue(0) == 0", Ok(true)),
         ("has(object.?spec.image) && !has(object.?nope.image)", Ok(true)),

@@ -52,10 +52,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
         STRINGS,
         "strings.quote('say \"hi\"\\n') == '\"say \\\\\"hi\\\\\"\\\\n\"'",
     ),
-    (
-        LISTS,
-        "[1, 2, 3, 4].slice(1, 3) == [2, 3] && [1].slice(1, 1) == []",
-    ),
+    (LISTS, "[1, 2, 3, 4].slice(1, 3) == [2, 3] && [1].slice(1, 1) == []"),
     (
         LISTS,
         "[[dyn(1), dyn(2)], [dyn(3), dyn([4])]].flatten() == [dyn(1), dyn(2), dyn(3), dyn([4])]",
@@ -86,10 +83,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
         TWO,
         "[1, 2].exists(i, v, i == 1 && v == 2) && !object.metadata.labels.exists(k, v, k == v)",
     ),
-    (
-        TWO,
-        "[1, 2].existsOne(i, v, v > 1) && [1, 2].exists_one(i, v, v > 1)",
-    ),
+    (TWO, "[1, 2].existsOne(i, v, v > 1) && [1, 2].exists_one(i, v, v > 1)"),
     (
         TWO,
         "object.metadata.labels.transformList(k, v, k + v) == ['appweb', 'tierfront']",
@@ -101,10 +95,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ),
     (TWO, "{'a': 1, 'b': 2}.transformMap(k, v, v > 1, v) == {'b': 2}"),
     (TWO, "{'a': 'x'}.transformMapEntry(k, v, {v: k}) == {'x': 'a'}"),
-    (
-        TWO,
-        "['a', 'b'].transformMapEntry(i, v, i > 0, {v: i}) == {'b': 1}",
-    ),
+    (TWO, "['a', 'b'].transformMapEntry(i, v, i > 0, {v: i}) == {'b': 1}"),
     (
         OPTIONAL,
         "optional.none().orValue(true) && optional.none().or(optional.of(true)).value()",
@@ -293,10 +284,7 @@ async fn library_functions_refuse_wrong_arguments() {
             "url(object.metadata.name).getHost() == ''",
             "URL parse error during conversion from string: parse \"web\": invalid URI for request",
         ),
-        (
-            "semver(object.metadata.name).major() == 1",
-            "unexpected character",
-        ),
+        ("semver(object.metadata.name).major() == 1", "unexpected character"),
     ] {
         let outcome = evaluate(expression, &pod()).await;
         let text = outcome.expect_err(expression);

@@ -2,8 +2,8 @@
 //! and patchers.
 
 use admittance_admission::{
-    ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailureKind, FailurePolicy,
-    Hook, LabelRequirement, LabelSelector, Response, Verdict,
+    ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailureKind, FailurePolicy, Hook,
+    LabelRequirement, LabelSelector, Response, Verdict,
 };
 
 use super::*;
@@ -54,12 +54,7 @@ async fn admit_request(
     deadline: Deadline,
 ) -> Result<Response, Failure> {
     let cluster = Arc::new(PolicyConfigMaps);
-    let hook = PolicyHook::new(
-        Arc::new(policy(parts)),
-        binding,
-        Arc::new(NoAuthorizer),
-        Some(cluster),
-    );
+    let hook = PolicyHook::new(Arc::new(policy(parts)), binding, Arc::new(NoAuthorizer), Some(cluster));
     hook.admit(&Arc::new(request.clone()), deadline).await
 }
 
@@ -83,10 +78,7 @@ impl ClusterReader for PolicyConfigMaps {
             ),
             ("ConfigMap", Some("shop"), "few" | "many") => {
                 let limit = if name == "few" { "2" } else { "9" };
-                Some(
-                    json!({"metadata": {"name": name, "namespace": "shop"}, "data": {"most": limit}})
-                        .to_string(),
-                )
+                Some(json!({"metadata": {"name": name, "namespace": "shop"}, "data": {"most": limit}}).to_string())
             }
             ("ConfigMap", None, _) => return Err(ClusterError::Refused("it is namespaced".to_owned())),
             _ => None,
@@ -156,7 +148,8 @@ fn describe(answer: Result<Response, Failure>) -> String {
     [vec![verdict], extras].concat().join("; ")
 }
 
-const DENIED: &str = "403 Forbidden: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: ";
+const DENIED: &str =
+    "403 Forbidden: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: ";
 
 #[tokio::test]
 async fn validations_decide_according_to_actions_and_parameters() {
@@ -241,12 +234,7 @@ async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
         // The binding has the failure policy `Ignore`. The request is still denied, because the Namespace cannot be
         // read.
         ("Pod", Some("nowhere"), ignored, refused(unknown)),
-        (
-            "Namespace",
-            Some("nowhere"),
-            bound(&[Action::Deny]),
-            "allow".to_owned(),
-        ),
+        ("Namespace", Some("nowhere"), bound(&[Action::Deny]), "allow".to_owned()),
         ("Pod", None, bound(&[Action::Deny]), "allow".to_owned()),
         (
             "Pod",
@@ -320,9 +308,8 @@ async fn the_size_of_mutated_objects_is_limited() {
     let labels = "object.spec.containers.map(c, object.metadata.labels)".to_owned();
     let patch = |value: &str| format!("patch [JSONPatch{{op: 'add', path: '/spec/x', value: {value}}}]");
     let apply = |value: &str| format!("apply Object{{spec: Object.spec{{x: {{'y': {value}}}}}}}");
-    let part = |number: u8| {
-        format!("patch [JSONPatch{{op: 'add', path: '/spec/p{number}', value: object.metadata.labels}}]")
-    };
+    let part =
+        |number: u8| format!("patch [JSONPatch{{op: 'add', path: '/spec/p{number}', value: object.metadata.labels}}]");
     let large = |containers: usize, filler: usize| {
         let mut request = pod();
         let object = json!({
@@ -407,18 +394,11 @@ async fn the_lengths_of_messages_and_annotations_of_policies_are_limited() {
         ("note string(object.metadata.name)", 5_000),
         ("validate int(object.metadata.name) == 0", 5_000),
         ("validate {'a': true}[object.metadata.name]", 5_000),
-        (
-            "validate object.spec.n.all(n, {n: true}[object.metadata.name])",
-            5_000,
-        ),
+        ("validate object.spec.n.all(n, {n: true}[object.metadata.name])", 5_000),
     ] {
         let answer = admit_request(&[part], Binding::default(), &request, minute()).await;
         let length = match answer {
-            Ok(response) => response
-                .audit_annotations
-                .iter()
-                .map(|(_, value)| value.len())
-                .sum(),
+            Ok(response) => response.audit_annotations.iter().map(|(_, value)| value.len()).sum(),
             Err(failure) => failure.message.len(),
         };
         assert!((1..longest).contains(&length), "{part}: {length}");
@@ -434,11 +414,7 @@ fn an_expression_of_the_wrong_type_is_refused() {
         (Role::Validation, "1", "must evaluate to bool but got int"),
         (Role::Message, "1", "must evaluate to string but got int"),
         (Role::Message, "object.x", "must evaluate to string but got dyn"),
-        (
-            Role::Annotation,
-            "1",
-            "must evaluate to string or null but got int",
-        ),
+        (Role::Annotation, "1", "must evaluate to string or null but got int"),
         (
             Role::ApplyConfiguration,
             "Object.spec{}",
@@ -455,27 +431,15 @@ fn an_expression_of_the_wrong_type_is_refused() {
             "[JSONPatch{op: 1}]",
             "expected type of field 'op' is 'string'",
         ),
-        (
-            Role::JsonPatch,
-            "[JSONPatch{verb: 'add'}]",
-            "undefined field 'verb'",
-        ),
+        (Role::JsonPatch, "[JSONPatch{verb: 'add'}]", "undefined field 'verb'"),
         (Role::Validation, "variables.nope == 1", "undefined field 'nope'"),
         (
             Role::Validation,
             "variables.numbers == 'a'",
             "'_==_' applied to '(list(int), string)'",
         ),
-        (
-            Role::Validation,
-            "params.x == 1",
-            "undeclared reference to 'params'",
-        ),
-        (
-            Role::Validation,
-            "Object{} != null",
-            "undeclared reference to 'Object'",
-        ),
+        (Role::Validation, "params.x == 1", "undeclared reference to 'params'"),
+        (Role::Validation, "Object{} != null", "undeclared reference to 'Object'"),
     ] {
         let error = compiler.compile(role, text).map(drop).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");
@@ -505,8 +469,7 @@ fn the_depth_of_nested_variables_is_limited() {
 async fn all_expressions_of_a_policy_share_a_cost_limit() {
     // Each of these validations costs about 800,000 when it is evaluated.
     let costly = "validate lists.range(100).all(x, lists.range(1000).all(y, x + y >= 0))";
-    let expected =
-        "validation failed due to running out of cost budget, no further validation rules will be run";
+    let expected = "validation failed due to running out of cost budget, no further validation rules will be run";
     let describe_admission =
         |parts: Vec<&'static str>| async move { describe(admit(&parts, bound(&[Action::Deny])).await) };
     assert_eq!(describe_admission(vec![costly; 5]).await, "allow");

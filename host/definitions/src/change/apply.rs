@@ -7,8 +7,7 @@ use admittance_admission::Phase;
 use serde_json::Value as Json;
 
 use super::{
-    AppliedEffect, Change, Destination, ExpectedDefinitions, PlanError, ensure_alone, pretty_json, unknown,
-    unusable,
+    AppliedEffect, Change, Destination, ExpectedDefinitions, PlanError, ensure_alone, pretty_json, unknown, unusable,
 };
 use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location, StoreKind,
@@ -137,12 +136,7 @@ struct DefinitionInText<'a> {
 }
 
 impl<'a> DefinitionInText<'a> {
-    fn all(
-        text: &'a str,
-        name: &str,
-        set: &DefinitionSet,
-        read_file: &'a ReadFile,
-    ) -> Result<Vec<Self>, PlanError> {
+    fn all(text: &'a str, name: &str, set: &DefinitionSet, read_file: &'a ReadFile) -> Result<Vec<Self>, PlanError> {
         let documents = &read_file.documents;
         let mut all = Vec::new();
         for definition in set.reads.definitions([read_file]) {
@@ -201,9 +195,7 @@ impl<'a> DefinitionInText<'a> {
         let merged = replaced.and_then(|replaced| self.merge_with(replaced));
         let text = match (merged, self.document.syntax()) {
             (Some(merged), _) => pretty_json(&merged),
-            (None, DocumentSyntax::Yaml) if is_json => {
-                pretty_json(&self.document.root_ignoring_mistakes().json())
-            }
+            (None, DocumentSyntax::Yaml) if is_json => pretty_json(&self.document.root_ignoring_mistakes().json()),
             (None, _) => self.text.to_owned(),
         };
         match kind {
@@ -217,10 +209,7 @@ impl<'a> DefinitionInText<'a> {
     /// document is stored unchanged.
     fn merge_with(&self, replaced: &ParsedDefinition<'_>) -> Option<Json> {
         let form = &replaced.read_definition.form;
-        form.merge(
-            self.document.root_ignoring_mistakes().json(),
-            &replaced.root.json(),
-        )
+        form.merge(self.document.root_ignoring_mistakes().json(), &replaced.root.json())
     }
 }
 
@@ -287,10 +276,7 @@ fn find_replaced<'d, 'a>(
         .iter()
         .filter(|other| other.id.is(&new_definition.id))
         .collect();
-    let sibling_count = applied
-        .iter()
-        .filter(|other| other.id.is(&new_definition.id))
-        .count();
+    let sibling_count = applied.iter().filter(|other| other.id.is(&new_definition.id)).count();
     match same.as_slice() {
         [only] if sibling_count == 1 => Some(*only),
         // A mutating and a validating chain may have the same name. In this case, the document replaces the chain that

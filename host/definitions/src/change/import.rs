@@ -93,13 +93,9 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
     let mut text = String::new();
     let canary_names: Vec<Arc<str>> = chains.iter().flat_map(canary_names_of).collect();
     for chain in &mut chains {
-        let mut parts: Vec<_> = entries
-            .iter_mut()
-            .filter(|entry| entry.is_part_of(chain))
-            .collect();
-        let is_unconverted = |entry: &&mut ImportEntry<'_>| {
-            entry.result == ImportResult::Invalid || entry.result_of_kind().is_some()
-        };
+        let mut parts: Vec<_> = entries.iter_mut().filter(|entry| entry.is_part_of(chain)).collect();
+        let is_unconverted =
+            |entry: &&mut ImportEntry<'_>| entry.result == ImportResult::Invalid || entry.result_of_kind().is_some();
         if parts.iter().any(is_unconverted) {
             continue;
         }
@@ -120,10 +116,7 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
         text.push_str(&outcome.text);
     }
     for entry in &mut entries {
-        let Some((result, note)) = entry
-            .result_of_kind()
-            .filter(|_| entry.result != ImportResult::Invalid)
-        else {
+        let Some((result, note)) = entry.result_of_kind().filter(|_| entry.result != ImportResult::Invalid) else {
             continue;
         };
         entry.result = result;

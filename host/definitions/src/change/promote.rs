@@ -33,10 +33,7 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, PlanE
 
     let file = set.files().get(definition.file);
     let before = file.map(|file| file.text.as_str());
-    let text = match existing
-        .get(definition.file)
-        .and_then(|file| file.documents.first())
-    {
+    let text = match existing.get(definition.file).and_then(|file| file.documents.first()) {
         Some(document) if document.syntax() == DocumentSyntax::Yaml => {
             let yaml = document::to_yaml(&value);
             let above = comment_above(before.unwrap_or_default(), &definition.root);
@@ -63,11 +60,8 @@ fn loss_of_comments(path: &Path, before: &str, after: &str) -> Option<String> {
         line.get(start?..).map(|comment| comment.trim_end().to_owned())
     };
     let numbered_lines = (1..).zip(before.lines());
-    let lost_lines =
-        numbered_lines.filter(|(_, line)| comment(line).is_some_and(|comment| !after.contains(&comment)));
-    let lines: Vec<_> = lost_lines
-        .map(|(number, _): (u32, _)| number.to_string())
-        .collect();
+    let lost_lines = numbered_lines.filter(|(_, line)| comment(line).is_some_and(|comment| !after.contains(&comment)));
+    let lines: Vec<_> = lost_lines.map(|(number, _): (u32, _)| number.to_string()).collect();
     (!lines.is_empty()).then(|| {
         format!(
             "{}: the definition is written anew, without the comments of the lines {}",
@@ -88,9 +82,8 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
         chain: chain.name.clone(),
         stage: stage.to_owned(),
     };
-    let is_match = |(chain, stage): &(&ChainDefinition, &StageDefinition)| {
-        id.is(chain.phase, &chain.name, &stage.spec.name)
-    };
+    let is_match =
+        |(chain, stage): &(&ChainDefinition, &StageDefinition)| id.is(chain.phase, &chain.name, &stage.spec.name);
     let matching_stages: Vec<_> = stages().filter(is_match).collect();
     match matching_stages.as_slice() {
         [(_, stage)] if stage.candidate.is_some() => Ok(stage.location.clone()),
@@ -116,11 +109,7 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
     }
 }
 
-fn object_at<'j>(
-    value: &'j mut Json,
-    node: &Node<'_>,
-    location: &Location,
-) -> Option<&'j mut Map<String, Json>> {
+fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, location: &Location) -> Option<&'j mut Map<String, Json>> {
     if value.is_object() && node.location() == *location {
         return value.as_object_mut();
     }
@@ -156,8 +145,5 @@ fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
     let above = text.get(..root.span().start).unwrap_or_default();
     // The document may begin on the same line as the `---` before it, as in `--- {}`. In this case, the text before the
     // document ends with `--- `, which is not a comment and is left out.
-    above
-        .rfind('\n')
-        .and_then(|end| above.get(..=end))
-        .unwrap_or_default()
+    above.rfind('\n').and_then(|end| above.get(..=end)).unwrap_or_default()
 }

@@ -13,20 +13,19 @@ fn read(conditions: &str) -> Result<Vec<(String, String)>, String> {
          webhooks:\n  - name: webhook.k8s.io\n    plugin: {{ source: file:a }}\n    rules: [ {{ operations: [CREATE], \
          apiGroups: [''], apiVersions: [v1], resources: [pods] }} ]\n\n    matchConditions: {conditions}"
     );
-    let [native, kubernetes] =
-        [(native, "spec.stages[0]."), (kubernetes, "webhooks[0].")].map(|(text, path)| {
-            let mistakes = match load_text("f", &text) {
-                Ok(chains) => {
-                    let conditions = chains[0].stages[0].spec.match_conditions.expressions();
-                    return Ok(conditions
-                        .into_iter()
-                        .map(|(name, expression)| (name.to_owned(), expression.to_owned()))
-                        .collect());
-                }
-                Err(mistakes) => mistakes.to_string(),
-            };
-            Err(mistakes.replace("f:9:", "").replace(path, ""))
-        });
+    let [native, kubernetes] = [(native, "spec.stages[0]."), (kubernetes, "webhooks[0].")].map(|(text, path)| {
+        let mistakes = match load_text("f", &text) {
+            Ok(chains) => {
+                let conditions = chains[0].stages[0].spec.match_conditions.expressions();
+                return Ok(conditions
+                    .into_iter()
+                    .map(|(name, expression)| (name.to_owned(), expression.to_owned()))
+                    .collect());
+            }
+            Err(mistakes) => mistakes.to_string(),
+        };
+        Err(mistakes.replace("f:9:", "").replace(path, ""))
+    });
     assert_eq!(native, kubernetes, "{conditions}");
     native
 }
@@ -54,10 +53,7 @@ fn conditions_are_read_with_names_and_expressions() {
         conditions,
         Ok(expected.map(|(a, b)| (a.to_owned(), b.to_owned())).to_vec())
     );
-    assert_eq!(
-        read(&condition_list(MatchCondition::MAX_COUNT)).unwrap().len(),
-        64
-    );
+    assert_eq!(read(&condition_list(MatchCondition::MAX_COUNT)).unwrap().len(), 64);
 }
 
 /// The mistakes are those that kube-apiserver reports about match conditions in webhook configurations.

@@ -97,10 +97,7 @@ impl<'t> YamlEvents<'t> {
         let message = match error.kind() {
             ErrorKind::UnknownAnchor => {
                 let line = self.text.lines().nth(position.line as usize - 1);
-                let from_alias = line
-                    .unwrap_or_default()
-                    .chars()
-                    .skip(position.column as usize - 1);
+                let from_alias = line.unwrap_or_default().chars().skip(position.column as usize - 1);
                 let is_end = |c: &char| c.is_whitespace() || [',', ']', '}'].contains(c);
                 let alias: String = from_alias.take_while(|c| !is_end(c)).collect();
                 format!("the alias `{alias}` has no anchor before it")
@@ -191,9 +188,7 @@ fn fix(kind: &ErrorKind) -> &'static str {
         ErrorKind::UnclosedQuotedScalar | ErrorKind::DocumentIndicatorInQuotedScalar => {
             "close the text with the quote that opens it"
         }
-        ErrorKind::InvalidTrailingSingleQuotedScalar => {
-            "write a quote in a text in single quotes twice: `''`"
-        }
+        ErrorKind::InvalidTrailingSingleQuotedScalar => "write a quote in a text in single quotes twice: `''`",
         ErrorKind::InvalidTrailingDoubleQuotedScalar => "write a quote in a text in double quotes as `\\\"`",
         ErrorKind::UnknownQuotedScalarEscape
         | ErrorKind::InvalidQuotedScalarHexEscape

@@ -78,20 +78,12 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads the field `name` with `read`; returns the type's default if it is missing or invalid.
-    pub fn get_or_default<T: Default>(
-        &mut self,
-        name: &'static str,
-        read: impl FnOnce(&Node<'a>) -> Option<T>,
-    ) -> T {
+    pub fn get_or_default<T: Default>(&mut self, name: &'static str, read: impl FnOnce(&Node<'a>) -> Option<T>) -> T {
         self.get_optional(name, read).unwrap_or_default()
     }
 
     /// Reads the field `name` with `read`. Returns `None` if the field is missing or invalid.
-    pub fn get_optional<T>(
-        &mut self,
-        name: &'static str,
-        read: impl FnOnce(&Node<'a>) -> Option<T>,
-    ) -> Option<T> {
+    pub fn get_optional<T>(&mut self, name: &'static str, read: impl FnOnce(&Node<'a>) -> Option<T>) -> Option<T> {
         read(&self.optional(name)?)
     }
 
@@ -107,24 +99,22 @@ impl<'a> Fields<'a> {
 
     /// Returns those of the fields `names` that are present.
     pub fn present(&mut self, names: &[&'static str]) -> Vec<(&'static str, Node<'a>)> {
-        let present = names
-            .iter()
-            .filter_map(|name| Some((*name, self.optional(name)?)));
+        let present = names.iter().filter_map(|name| Some((*name, self.optional(name)?)));
         present.collect()
     }
 
     /// Returns whether the field `name` is present.
     pub fn has(&self, name: &str) -> bool {
-        self.entries.iter().any(|entry| {
-            self.is_named(entry, name) && !matches!(entry.value.value, super::tree::DocumentValue::Null)
-        })
+        self.entries
+            .iter()
+            .any(|entry| self.is_named(entry, name) && !matches!(entry.value.value, super::tree::DocumentValue::Null))
     }
 
     /// Returns whether the field `name` is present with the value `null`.
     pub fn is_null(&self, name: &str) -> bool {
-        self.entries.iter().any(|entry| {
-            self.is_named(entry, name) && matches!(entry.value.value, super::tree::DocumentValue::Null)
-        })
+        self.entries
+            .iter()
+            .any(|entry| self.is_named(entry, name) && matches!(entry.value.value, super::tree::DocumentValue::Null))
     }
 
     /// Accepts the fields `names` without reading their values.
@@ -155,17 +145,10 @@ impl<'a> Fields<'a> {
         let absent = self.absent();
         for entry in self.entries {
             let path = || self.node.path_of(&entry.key);
-            let Some(name) = self
-                .known_names
-                .iter()
-                .copied()
-                .find(|name| self.is_named(entry, name))
-            else {
+            let Some(name) = self.known_names.iter().copied().find(|name| self.is_named(entry, name)) else {
                 let fix = self.suggestion(&entry.key, &absent);
-                self.node.report(
-                    self.node
-                        .mistake_at(entry.key_position, path(), "unknown field", fix),
-                );
+                self.node
+                    .report(self.node.mistake_at(entry.key_position, path(), "unknown field", fix));
                 continue;
             };
             // If case is ignored, the same field can be written twice, for example as `name` and as `Name`. The second

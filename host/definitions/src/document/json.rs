@@ -30,9 +30,7 @@ pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<Positio
 
 fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     let text = error.to_string();
-    let message = text
-        .rsplit_once(" at line ")
-        .map_or(&*text, |(message, _)| message);
+    let message = text.rsplit_once(" at line ").map_or(&*text, |(message, _)| message);
     SyntaxMistake::new(position, format!("this is not JSON: {message}"), "")
 }
 
@@ -118,9 +116,7 @@ fn value(
                 .collect::<Result<_, _>>()?,
         ),
         Some(b'"') => DocumentValue::String(String::deserialize(&mut reader).map_err(wrong)?),
-        Some(b't' | b'f') => {
-            DocumentValue::Bool(bool::deserialize(&mut reader).map_err(wrong)?, text.to_owned())
-        }
+        Some(b't' | b'f') => DocumentValue::Bool(bool::deserialize(&mut reader).map_err(wrong)?, text.to_owned()),
         Some(b'n') => DocumentValue::Null,
         _ => DocumentValue::Number(
             serde_json::Number::deserialize(&mut reader).map_err(wrong)?,

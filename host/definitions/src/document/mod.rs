@@ -164,8 +164,7 @@ fn parts(text: &str) -> Vec<Range<usize>> {
     for line in text.split_inclusive('\n') {
         let end = offset + line.len();
         let marker = line.strip_prefix("---").or_else(|| line.strip_prefix("..."));
-        if let Some(rest) = marker.filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
-        {
+        if let Some(rest) = marker.filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n'])) {
             parts.push(start..offset);
             let content = rest.trim_start();
             let is_blank = content.is_empty() || content.starts_with('#');

@@ -193,10 +193,9 @@ impl<'a> Node<'a> {
                 .map(|entry| (Some(entry.key.as_str()), self.field(&entry.key, &entry.value)))
                 .collect(),
             DocumentValue::List(entries) => self.entries(entries).map(|entry| (None, entry)).collect(),
-            DocumentValue::Null
-            | DocumentValue::Bool(..)
-            | DocumentValue::Number(..)
-            | DocumentValue::String(_) => Vec::new(),
+            DocumentValue::Null | DocumentValue::Bool(..) | DocumentValue::Number(..) | DocumentValue::String(_) => {
+                Vec::new()
+            }
         }
     }
 

@@ -51,24 +51,17 @@ pub fn network(node: &Node<'_>) -> Option<IpNet> {
 }
 
 /// Returns a reader of one of these words. Case matters. Messages call a word `noun`, such as `failure policy`.
-pub fn one_of<T: Copy>(
-    noun: &'static str,
-    words: &'static [(&'static str, T)],
-) -> impl Fn(&Node<'_>) -> Option<T> {
+pub fn one_of<T: Copy>(noun: &'static str, words: &'static [(&'static str, T)]) -> impl Fn(&Node<'_>) -> Option<T> {
     move |node| node.one_of(noun, words)
 }
 
 /// Returns a reader of strings that converts them with `parse`. An error of `parse` becomes a mistake.
-pub fn parse_with<'a, T, E: fmt::Display>(
-    parse: impl Fn(&'a str) -> Result<T, E>,
-) -> impl Fn(&Node<'a>) -> Option<T> {
+pub fn parse_with<'a, T, E: fmt::Display>(parse: impl Fn(&'a str) -> Result<T, E>) -> impl Fn(&Node<'a>) -> Option<T> {
     move |node| node.parse_with(&parse)
 }
 
 /// Returns a reader of paths that loads the file at the path with `load`. An error of `load` becomes a mistake.
-pub fn file_with<T, E: fmt::Display>(
-    load: impl Fn(&Path) -> Result<T, E>,
-) -> impl Fn(&Node<'_>) -> Option<T> {
+pub fn file_with<T, E: fmt::Display>(load: impl Fn(&Path) -> Result<T, E>) -> impl Fn(&Node<'_>) -> Option<T> {
     move |node| node.accept(load(&node.file()?))
 }
 
@@ -78,9 +71,6 @@ pub fn list_of<'a, T>(read: impl Fn(&Node<'a>) -> Option<T>) -> impl Fn(&Node<'a
 }
 
 /// Returns a reader of lists like [`list_of`], for which an empty list is a mistake with this `fix`.
-pub fn filled_list_of<'a, T>(
-    fix: &str,
-    read: impl Fn(&Node<'a>) -> Option<T>,
-) -> impl Fn(&Node<'a>) -> Option<Vec<T>> {
+pub fn filled_list_of<'a, T>(fix: &str, read: impl Fn(&Node<'a>) -> Option<T>) -> impl Fn(&Node<'a>) -> Option<Vec<T>> {
     move |node| node.filled_list_of(fix, &read)
 }

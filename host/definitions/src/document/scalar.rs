@@ -119,9 +119,7 @@ fn signed(text: &str, digits: &str, base: u32) -> Option<Number> {
         return None;
     }
     match text.as_bytes().first()? {
-        b'-' => i64::from_str_radix(&format!("-{digits}"), base)
-            .ok()
-            .map(Number::from),
+        b'-' => i64::from_str_radix(&format!("-{digits}"), base).ok().map(Number::from),
         b'+' => i64::from_str_radix(digits, base).ok().map(Number::from),
         _ => u64::from_str_radix(digits, base).ok().map(Number::from),
     }
@@ -130,9 +128,7 @@ fn signed(text: &str, digits: &str, base: u32) -> Option<Number> {
 fn float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let has_only_digits = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');
-    if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.')
-        || !unsigned.chars().all(has_only_digits)
-    {
+    if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') || !unsigned.chars().all(has_only_digits) {
         return None;
     }
     text.parse().ok().filter(|number: &f64| number.is_finite())

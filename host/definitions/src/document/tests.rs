@@ -45,19 +45,10 @@ fn json_and_yaml_yield_the_same_values() {
             json!({"a": "😀/"}),
         ),
         ("yaml that begins like json", "f.yaml", "{a: 1}", json!({"a": 1})),
-        (
-            "order is kept",
-            "f.json",
-            r#"{"b":1,"a":2}"#,
-            json!({"b": 1, "a": 2}),
-        ),
+        ("order is kept", "f.json", r#"{"b":1,"a":2}"#, json!({"b": 1, "a": 2})),
     ];
     for (case, name, text, expected) in table {
-        assert_eq!(
-            to_json(name, text).unwrap().to_string(),
-            expected.to_string(),
-            "{case}"
-        );
+        assert_eq!(to_json(name, text).unwrap().to_string(), expected.to_string(), "{case}");
     }
 }
 
@@ -68,10 +59,7 @@ fn a_file_is_split_into_documents() {
         ("", ""),
         ("# nothing\n", ""),
         ("---\n---\n", ""),
-        (
-            "a: 1\n---\nb: 2\n---\n---\nc: 3\n...\n",
-            r#"{"a":1} {"b":2} {"c":3}"#,
-        ),
+        ("a: 1\n---\nb: 2\n---\n---\nc: 3\n...\n", r#"{"a":1} {"b":2} {"c":3}"#),
     ];
     for (text, expected) in table {
         let mut mistakes = Mistakes::new();
@@ -146,11 +134,7 @@ fn a_text_with_a_syntax_error_is_reported_with_its_position() {
             "{\n\t\"a\": 1,\n}",
             "f.json:3:1: this is not JSON: key must be a string",
         ),
-        (
-            "f.json",
-            "{} {}",
-            "f.json:1:4: this is not JSON: trailing characters",
-        ),
+        ("f.json", "{} {}", "f.json:1:4: this is not JSON: trailing characters"),
         (
             "f.yaml",
             "? [a]\n: b",
@@ -202,10 +186,7 @@ fn files_that_cannot_be_read_are_reported() {
             "absent.yaml",
             ": the file cannot be read: No such file or directory (os error 2)",
         ),
-        (
-            ".",
-            ": the file cannot be read: it is a directory, not a regular file",
-        ),
+        (".", ": the file cannot be read: it is a directory, not a regular file"),
     ] {
         let mut mistakes = Mistakes::new();
         assert!(read_one(&path(name), &mut mistakes).is_none());
@@ -280,12 +261,7 @@ fn each_reader_returns_a_value_or_one_mistake() {
         format!("{:?}", node.duration(range))
     };
     let size: Look = |node| format!("{:?}", node.size(1 << 20..=1 << 30));
-    let policy: Look = |node| {
-        format!(
-            "{:?}",
-            node.one_of("failure policy", &[("Fail", 1), ("Ignore", 2)])
-        )
-    };
+    let policy: Look = |node| format!("{:?}", node.one_of("failure policy", &[("Fail", 1), ("Ignore", 2)]));
     let operation: Look = |node| {
         format!(
             "{:?}",
@@ -415,11 +391,7 @@ fn each_reader_returns_a_value_or_one_mistake() {
             "{a.b/c: true}",
             "[\"a.b/c\"]: true or false where a string is expected; put it in quotes: \"true\"",
         ),
-        (
-            map,
-            "[]",
-            "a list where an object is expected; write `key: value`",
-        ),
+        (map, "[]", "a list where an object is expected; write `key: value`"),
         (object, "{}", "true"),
         (
             object,
@@ -461,10 +433,7 @@ fn mistakes_are_sorted_deduplicated_and_serializable() {
         });
     }
     let mistakes = mistakes.into_result(()).unwrap_err();
-    assert_eq!(
-        mistakes.to_string(),
-        "a:2:1: y: m; f\na:12:1: x: m; f\nb:1:1: m; f"
-    );
+    assert_eq!(mistakes.to_string(), "a:2:1: y: m; f\na:12:1: x: m; f\nb:1:1: m; f");
     assert_eq!(
         serde_json::to_value(mistakes.iter().next()).unwrap(),
         json!({"file": "a", "line": 2, "column": 1, "path": "y", "message": "m", "fix": "f"})
@@ -494,10 +463,7 @@ fn a_large_document_on_one_line_is_read_in_linear_time() {
         assert_eq!(mistakes.len(), 100_000);
         let last = mistakes.iter().last().unwrap();
         let column = text.chars().count() - fields[99_999].chars().count();
-        assert_eq!(
-            (last.location.line, last.location.column as usize),
-            (line, column)
-        );
+        assert_eq!((last.location.line, last.location.column as usize), (line, column));
     }
 }
 

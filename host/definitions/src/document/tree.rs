@@ -69,13 +69,7 @@ pub(super) struct Ambiguity {
 }
 
 impl Ambiguity {
-    pub(super) fn new(
-        position: Position,
-        path: String,
-        text: &str,
-        kubectl_value: &str,
-        other_value: &str,
-    ) -> Self {
+    pub(super) fn new(position: Position, path: String, text: &str, kubectl_value: &str, other_value: &str) -> Self {
         Self {
             position,
             path,
@@ -100,9 +94,8 @@ pub(super) fn join(path: &str, key: &str) -> String {
 /// Returns the position after the last visible character. Mistakes at the end of a text are reported there.
 pub(super) fn end_of(text: &str) -> Position {
     let text = text.trim_end();
-    let is_break = |(index, byte): (usize, u8)| {
-        byte == b'\n' || byte == b'\r' && text.as_bytes().get(index + 1) != Some(&b'\n')
-    };
+    let is_break =
+        |(index, byte): (usize, u8)| byte == b'\n' || byte == b'\r' && text.as_bytes().get(index + 1) != Some(&b'\n');
     let breaks = text.bytes().enumerate().filter(|byte| is_break(*byte)).count();
     let last = text.rsplit(['\n', '\r']).next().unwrap_or_default();
     Position {

@@ -11,8 +11,8 @@ use super::{
     scalar::{InvalidScalar, Scalar, in_yaml_1_2, key_of_float, of_float, resolve},
     tabs,
     tree::{
-        Ambiguity, DEEPEST, DocumentValue, MapBuilder, Position, PositionedValue, SyntaxMistake, TreeEntry,
-        end_of, join,
+        Ambiguity, DEEPEST, DocumentValue, MapBuilder, Position, PositionedValue, SyntaxMistake, TreeEntry, end_of,
+        join,
     },
 };
 
@@ -198,18 +198,13 @@ impl Builder<'_> {
             Scalar::Bool(value) => DocumentValue::Bool(value, text.into_owned()),
             Scalar::Integer(number) => DocumentValue::Number(number, text.into_owned()),
             Scalar::Float(number) => {
-                let number =
-                    of_float(number).ok_or_else(|| unusable(InvalidScalar::Number, &text, tag, position))?;
+                let number = of_float(number).ok_or_else(|| unusable(InvalidScalar::Number, &text, tag, position))?;
                 DocumentValue::Number(number, text.into_owned())
             }
             Scalar::Binary(content) => DocumentValue::String(content),
             Scalar::String | Scalar::Merge => DocumentValue::String(text.into_owned()),
         };
-        let value = PositionedValue {
-            position,
-            span,
-            value,
-        };
+        let value = PositionedValue { position, span, value };
         self.put(value, flaws)
     }
 
@@ -274,17 +269,14 @@ impl Builder<'_> {
     }
 
     fn path(&self, key: Option<&str>) -> String {
-        let path = self
-            .open
-            .iter()
-            .fold(String::new(), |path, open| match &open.content {
-                NodeContent::List(entries) => format!("{path}[{}]", entries.len()),
-                NodeContent::Map {
-                    key: Some(YamlKey::Field(key, _)),
-                    ..
-                } => join(&path, key),
-                NodeContent::Map { .. } => path,
-            });
+        let path = self.open.iter().fold(String::new(), |path, open| match &open.content {
+            NodeContent::List(entries) => format!("{path}[{}]", entries.len()),
+            NodeContent::Map {
+                key: Some(YamlKey::Field(key, _)),
+                ..
+            } => join(&path, key),
+            NodeContent::Map { .. } => path,
+        });
         key.map_or_else(|| path.clone(), |key| join(&path, key))
     }
 }
@@ -329,9 +321,5 @@ fn unusable(error: InvalidScalar, text: &str, tag: Option<&Tag>, position: Posit
 }
 
 fn key_not_text(position: Position) -> SyntaxMistake {
-    SyntaxMistake::new(
-        position,
-        "the name of a field must be a text",
-        "write `name: value`",
-    )
+    SyntaxMistake::new(position, "the name of a field must be a text", "write `name: value`")
 }

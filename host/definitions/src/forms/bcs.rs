@@ -95,12 +95,7 @@ impl DocumentForm for BcsForm {
         Some(read_definition(fields, document.root.location(), None))
     }
 
-    fn check_conflicts(
-        &self,
-        new: &ReadDefinition,
-        earlier: &[Arc<ReadDefinition>],
-        mistakes: &mut Mistakes,
-    ) {
+    fn check_conflicts(&self, new: &ReadDefinition, earlier: &[Arc<ReadDefinition>], mistakes: &mut Mistakes) {
         let Some(located_target) = new.part::<LocatedTarget>() else {
             return;
         };
@@ -138,11 +133,7 @@ fn read_custom_resource(root: &Node<'_>) -> Option<FormContent> {
     Some(read_definition(spec?, root.location(), metadata))
 }
 
-fn read_definition<'a>(
-    mut fields: Fields<'a>,
-    source: Location,
-    outer_metadata: Option<Node<'a>>,
-) -> FormContent {
+fn read_definition<'a>(mut fields: Fields<'a>, source: Location, outer_metadata: Option<Node<'a>>) -> FormContent {
     fields.ignore(&["apiVersion", "kind"]);
     let metadata = match fields.optional("metadata").or(outer_metadata) {
         Some(metadata) => Some(metadata),
@@ -280,9 +271,7 @@ fn path_segment(text: &str) -> Result<String, String> {
         ));
     }
     if matches!(name.as_str(), "." | "..") {
-        return Err(format!(
-            "{text} is not a valid name: in a path it means something else"
-        ));
+        return Err(format!("{text} is not a valid name: in a path it means something else"));
     }
     Ok(name)
 }

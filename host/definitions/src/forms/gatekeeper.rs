@@ -53,14 +53,8 @@ static KINDS: [DocumentKind; 9] = [
         "constraint",
         &["constraints.gatekeeper.sh/v1beta1", "constraints.gatekeeper.sh/"],
     ),
-    DocumentKind::supporting(
-        "Config",
-        &["config.gatekeeper.sh/v1alpha1", "config.gatekeeper.sh/"],
-    ),
-    DocumentKind::supporting(
-        "SyncSet",
-        &["syncset.gatekeeper.sh/v1alpha1", "syncset.gatekeeper.sh/"],
-    ),
+    DocumentKind::supporting("Config", &["config.gatekeeper.sh/v1alpha1", "config.gatekeeper.sh/"]),
+    DocumentKind::supporting("SyncSet", &["syncset.gatekeeper.sh/v1alpha1", "syncset.gatekeeper.sh/"]),
     DocumentKind::supporting(
         "ExpansionTemplate",
         &[
@@ -126,12 +120,7 @@ impl DocumentForm for Gatekeeper {
         })
     }
 
-    fn check_conflicts(
-        &self,
-        new: &ReadDefinition,
-        earlier: &[Arc<ReadDefinition>],
-        mistakes: &mut Mistakes,
-    ) {
+    fn check_conflicts(&self, new: &ReadDefinition, earlier: &[Arc<ReadDefinition>], mistakes: &mut Mistakes) {
         if let Some(template) = new.part::<ExpansionDocument>() {
             template.check_cycles(&parts(earlier), new, mistakes);
         }
@@ -151,9 +140,7 @@ impl DocumentForm for Gatekeeper {
         for constraint in &documents.constraints {
             constraint.check(&templates, mistakes);
         }
-        let chains = templates
-            .iter()
-            .map(|template| template.chain(&documents, mistakes));
+        let chains = templates.iter().map(|template| template.chain(&documents, mistakes));
         defined.chains.extend(chains);
         defined.chains.extend(mutator::chain(&documents));
     }

@@ -79,14 +79,12 @@ impl DocumentForms {
         let items = fields.optional("items").and_then(|items| items.list());
         for item in items.unwrap_or_default() {
             definitions.extend(match item_form {
-                Some((form, kind)) if item.object().is_some_and(|fields| !fields.has("kind")) => {
-                    Some(TypedDocument {
-                        kind,
-                        version: head.version,
-                        root: item,
-                        form: form.clone(),
-                    })
-                }
+                Some((form, kind)) if item.object().is_some_and(|fields| !fields.has("kind")) => Some(TypedDocument {
+                    kind,
+                    version: head.version,
+                    root: item,
+                    form: form.clone(),
+                }),
                 _ => DocumentHead::read(&item, self).and_then(|head| head.document(self)),
             });
         }
@@ -98,11 +96,7 @@ impl DocumentForms {
         forms.flat_map(|form| form.kinds().iter().map(move |kind| (form, kind)))
     }
 
-    fn recognize(
-        &self,
-        kind: &str,
-        version: &str,
-    ) -> Option<(&Arc<dyn DocumentForm>, &'static DocumentKind)> {
+    fn recognize(&self, kind: &str, version: &str) -> Option<(&Arc<dyn DocumentForm>, &'static DocumentKind)> {
         let mut forms = self.list.iter();
         forms.find_map(|form| Some((form, form.recognize(kind, version)?)))
     }
@@ -151,17 +145,13 @@ impl<'a> DocumentHead<'a> {
             } else {
                 format!(" of {}", self.version)
             };
-            let message = format!(
-                "{kind}{version_suffix} is not known here",
-                kind = quoted(self.kind)
-            );
+            let message = format!("{kind}{version_suffix} is not known here", kind = quoted(self.kind));
             let fix = if self.kind == REVIEW {
                 REVIEW_FIX.to_owned()
             } else {
                 // If the document has an API group, only kinds of this group are suggested.
                 let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
-                let is_near =
-                    |version: &&str| self.version.is_empty() || group(version) == group(self.version);
+                let is_near = |version: &&str| self.version.is_empty() || group(version) == group(self.version);
                 let all_kinds = forms.kinds().map(|(_, kind)| kind);
                 let kinds = all_kinds.filter(|kind| kind.versions.iter().any(is_near));
                 suggestion_or(self.kind, kinds.map(|kind| kind.name), &forms.fix)

@@ -72,10 +72,7 @@ impl DocumentForm for KubernetesForm {
         let root = &document.root;
         let (phase, rest) = match document.kind.name.strip_prefix("Mutating") {
             Some(rest) => (Phase::Mutating, rest),
-            None => (
-                Phase::Validating,
-                document.kind.name.trim_start_matches("Validating"),
-            ),
+            None => (Phase::Validating, document.kind.name.trim_start_matches("Validating")),
         };
         Some(match rest {
             "WebhookConfiguration" => {

@@ -5,8 +5,8 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use admittance_admission::{
-    Denial, FailurePolicy, ImageGrant, MatchPolicy, Mode, ModuleReference, NamespaceSelector, Phase,
-    Reinvocation, SideEffects, StageSpec,
+    Denial, FailurePolicy, ImageGrant, MatchPolicy, Mode, ModuleReference, NamespaceSelector, Phase, Reinvocation,
+    SideEffects, StageSpec,
 };
 use serde_json::{Map, Value as Json};
 
@@ -98,11 +98,7 @@ pub(super) fn read_metadata(metadata: &Node<'_>, is_namespaced: bool) -> Option<
     let name = fields.get_required("name", "name the policy", name_reader());
     let namespace = if is_namespaced {
         fields
-            .get_required(
-                "namespace",
-                "name the namespace whose objects it is for",
-                name_reader(),
-            )
+            .get_required("namespace", "name the namespace whose objects it is for", name_reader())
             .map(Some)
     } else {
         fields.ignore(&["namespace"]);
@@ -123,8 +119,7 @@ fn read_spec(
     if let Some(server) = fields.optional("policyServer")
         && server.string().is_some_and(|server| server != "default")
     {
-        let message =
-            format!("policy {name}: `policyServer` has no meaning here: this program runs every policy");
+        let message = format!("policy {name}: `policyServer` has no meaning here: this program runs every policy");
         let fix = "remove it, or give the policies of a server a program of their own";
         warnings.push(server.mistake(message, fix));
     }

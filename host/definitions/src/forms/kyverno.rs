@@ -71,11 +71,7 @@ impl DocumentForm for Kyverno {
             .iter()
             .filter(|document_kind| is_own && document_kind.name == kind);
         // `KINDS` contains the kind `PolicyException` twice. The last one is that of the older API group `kyverno.io`.
-        if is_classic {
-            kinds.next_back()
-        } else {
-            kinds.next()
-        }
+        if is_classic { kinds.next_back() } else { kinds.next() }
     }
 
     fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent> {

@@ -2,9 +2,7 @@
 
 use std::{collections::HashMap, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
-use admittance_admission::{
-    FailurePolicy, MatchPolicy, Mode, Phase, Reinvocation, SideEffects, StageSpec, enumerated,
-};
+use admittance_admission::{FailurePolicy, MatchPolicy, Mode, Phase, Reinvocation, SideEffects, StageSpec, enumerated};
 use serde_json::{Map, Value as Json};
 
 use super::{
@@ -117,8 +115,7 @@ pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
         .iter()
         .flat_map(|document| forms.definitions(&document.root_ignoring_mistakes()));
     let [chain, namespaced, _] = &KINDS;
-    let chains =
-        definitions.filter(|definition| [chain.name, namespaced.name].contains(&definition.kind.name));
+    let chains = definitions.filter(|definition| [chain.name, namespaced.name].contains(&definition.kind.name));
     chains.flat_map(|chain| chain.root.ambiguities()).collect()
 }
 
@@ -255,11 +252,7 @@ pub(crate) fn read_stage_name(
     let name = node.parse_with(check)?;
     match name_locations.get(&name) {
         Some(first) => {
-            let message = format!(
-                "{} is also the name of the stage on line {}",
-                quoted(&name),
-                first.line
-            );
+            let message = format!("{} is also the name of the stage on line {}", quoted(&name), first.line);
             node.wrong(message, "give each stage its own name");
         }
         None => {
@@ -291,9 +284,7 @@ fn read_hook(fields: &mut Fields<'_>, phase: Phase) -> Option<HookDefinition> {
             for (_, read, node) in hooks {
                 read(&node, phase);
             }
-            fields
-                .node()
-                .reject(message, "keep one of them, or make two stages")
+            fields.node().reject(message, "keep one of them, or make two stages")
         }
     }
 }

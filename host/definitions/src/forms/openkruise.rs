@@ -7,8 +7,7 @@
 mod canary;
 
 use admittance_admission::{
-    FailurePolicy, LabelSelector, Matcher, ModuleReference, NamespaceSelector, Operation, ResourcePattern,
-    Rule,
+    FailurePolicy, LabelSelector, Matcher, ModuleReference, NamespaceSelector, Operation, ResourcePattern, Rule,
 };
 use serde_json::{Map, json};
 
@@ -84,9 +83,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     for (field, node) in spec.present(&INJECTED) {
         if let Some(entries) = node.list() {
             injected.insert(field.to_owned(), node.json());
-            entries
-                .iter()
-                .for_each(|entry| warn_of_upgrades(entry, &mut warnings));
+            entries.iter().for_each(|entry| warn_of_upgrades(entry, &mut warnings));
         }
     }
     if !["containers", "initContainers"].iter().any(|list| spec.has(list)) {

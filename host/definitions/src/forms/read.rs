@@ -43,15 +43,8 @@ impl FormContent {
 
     /// Creates the content of a document that is part of a chain, such as a policy's binding. `noun` is the word for
     /// such a part, for example `binding`. Documents with the same `noun` in the same phase must have different names.
-    pub fn of_part(
-        noun: &'static str,
-        phase: Phase,
-        name: impl Into<String>,
-        part: impl Any + Send + Sync,
-    ) -> Self {
-        Self::default()
-            .with_name(noun, phase, name, false)
-            .with_part(part)
+    pub fn of_part(noun: &'static str, phase: Phase, name: impl Into<String>, part: impl Any + Send + Sync) -> Self {
+        Self::default().with_name(noun, phase, name, false).with_part(part)
     }
 
     /// Adds a name that other definitions may have too. They must add the name with this method as well; otherwise, the
@@ -61,13 +54,7 @@ impl FormContent {
         self.with_name(noun, phase, name, true)
     }
 
-    fn with_name(
-        mut self,
-        noun: &'static str,
-        phase: Phase,
-        name: impl Into<String>,
-        is_shared: bool,
-    ) -> Self {
+    fn with_name(mut self, noun: &'static str, phase: Phase, name: impl Into<String>, is_shared: bool) -> Self {
         self.names.push(TakenName {
             noun,
             phase,
@@ -157,10 +144,7 @@ impl<'a> FormDocuments<'a> {
 }
 
 pub(crate) fn parts<T: Any>(definitions: &[Arc<ReadDefinition>]) -> Vec<&T> {
-    definitions
-        .iter()
-        .filter_map(|definition| definition.part())
-        .collect()
+    definitions.iter().filter_map(|definition| definition.part()).collect()
 }
 
 impl TypedDocument<'_> {

@@ -37,11 +37,7 @@ impl CelDefinition {
     }
 
     /// Creates the hook. Its expressions check permissions with `authorizer`, and read parameters from `cluster`.
-    pub fn hook(
-        &self,
-        authorizer: Arc<dyn Authorizer>,
-        cluster: Option<Arc<dyn ClusterReader>>,
-    ) -> Arc<dyn Hook> {
+    pub fn hook(&self, authorizer: Arc<dyn Authorizer>, cluster: Option<Arc<dyn ClusterReader>>) -> Arc<dyn Hook> {
         let policy = Arc::clone(&self.policy);
         Arc::new(PolicyHook::new(policy, self.binding.clone(), authorizer, cluster))
     }

@@ -137,10 +137,7 @@ pub(crate) fn require_ca_bundle(fields: &mut Fields<'_>) {
 
 pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (String, &'static str)> {
     if text.trim_start().starts_with("-----BEGIN") {
-        return Err((
-            "this is PEM itself".to_owned(),
-            "write its base64, `base64 -w0 ca.pem`",
-        ));
+        return Err(("this is PEM itself".to_owned(), "write its base64, `base64 -w0 ca.pem`"));
     }
     // Base64 in a block scalar contains line breaks. Go's decoder ignores line breaks, so they are removed here.
     let compact: String = text.split_ascii_whitespace().collect();
@@ -198,8 +195,7 @@ fn kubernetes_path(path: &str) -> Result<(), String> {
                 path = quoted(path)
             ));
         }
-        names::subdomain(segment)
-            .map_err(|error| format!("the path {path}: {error}", path = quoted(path)))?;
+        names::subdomain(segment).map_err(|error| format!("the path {path}: {error}", path = quoted(path)))?;
     }
     Ok(())
 }
@@ -208,14 +204,10 @@ fn kubernetes_path(path: &str) -> Result<(), String> {
 /// without escaping it, so the path may contain a query.
 fn bcs_path(path: &str) -> Result<(), String> {
     if !path.starts_with('/') {
-        return Err(format!(
-            "the path {path} does not begin with `/`",
-            path = quoted(path)
-        ));
+        return Err(format!("the path {path} does not begin with `/`", path = quoted(path)));
     }
-    let odd = |c: char| {
-        !c.is_ascii_graphic() || matches!(c, '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}')
-    };
+    let odd =
+        |c: char| !c.is_ascii_graphic() || matches!(c, '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}');
     match path.chars().find(|c| odd(*c)) {
         Some(c) => Err(format!(
             "the path {path} has {c:?} in it: percent-encode it",

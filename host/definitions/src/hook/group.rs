@@ -160,8 +160,7 @@ pub(crate) fn read_parts<'a>(
         })
         .collect();
     let names: Vec<&str> = entries.iter().map(|(name, _)| *name).collect();
-    let expression =
-        expression.and_then(|node| node.accept(GroupExpression::compile(node.text()?, &names)))?;
+    let expression = expression.and_then(|node| node.accept(GroupExpression::compile(node.text()?, &names)))?;
     let is_unused = |(index, _): &(usize, _)| !expression.formula().uses(*index);
     let unused = entries.into_iter().enumerate().filter(is_unused);
     Some(GroupParts {

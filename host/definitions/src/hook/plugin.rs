@@ -63,9 +63,7 @@ impl<'a> PluginRole<'a> {
         };
         match self {
             // The stock plugin `rego` runs Rego policies. A stage that uses it has the field `rego`, not `plugin`.
-            Self::Plugin if plugin.source.stock_name().is_some_and(|name| name == "rego") => {
-                stage_part(".rego")
-            }
+            Self::Plugin if plugin.source.stock_name().is_some_and(|name| name == "rego") => stage_part(".rego"),
             Self::Plugin => stage_part(".plugin"),
             Self::Candidate => PluginPart {
                 is_candidate: true,
@@ -107,11 +105,8 @@ pub struct PluginDefinition {
 
 impl PluginDefinition {
     /// The failures that a plugin can have, but not a hook without plugins.
-    pub const FAILURES: &'static [FailureKind] = &[
-        FailureKind::Trap,
-        FailureKind::Memory,
-        FailureKind::CapabilityDenied,
-    ];
+    pub const FAILURES: &'static [FailureKind] =
+        &[FailureKind::Trap, FailureKind::Memory, FailureKind::CapabilityDenied];
 
     /// Creates a plugin with this module, without settings and grants.
     pub fn new(source: ModuleReference) -> Self {

@@ -33,11 +33,7 @@ pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
     // The plugin must know which kinds of objects a policy finds in `data.inventory`. These are the kinds that the
     // stage grants to the plugin, so they are passed to it in the setting `inventory`.
     if text.contains("inventory") && !plugin.allow.cluster.is_empty() {
-        let kinds = plugin
-            .allow
-            .cluster
-            .iter()
-            .filter(|kind| !kind.is_access_review());
+        let kinds = plugin.allow.cluster.iter().filter(|kind| !kind.is_access_review());
         settings.insert("inventory".to_owned(), kinds.map(ToString::to_string).collect());
     }
     settings.insert("rego".to_owned(), text.into());
@@ -55,12 +51,8 @@ fn read_text(fields: &mut Fields<'_>, read_from: &mut Vec<PathBuf>) -> Option<St
     match (present.pop(), present.pop()) {
         (Some(("text", node)), None) => node.text().map(str::to_owned),
         (Some((_, node)), None) => read_file(&node, read_from),
-        (None, _) => fields
-            .node()
-            .reject("there is no policy", "write `text` or `file`"),
-        (Some(_), Some(_)) => fields
-            .node()
-            .reject("it has a text and a file", "keep one of them"),
+        (None, _) => fields.node().reject("there is no policy", "write `text` or `file`"),
+        (Some(_), Some(_)) => fields.node().reject("it has a text and a file", "keep one of them"),
     }
 }
 
@@ -86,10 +78,7 @@ pub(crate) fn settings<'a>(stage: &Node<'a>) -> Option<Node<'a>> {
         let Some(code) = target.child("code") else {
             return Some(target);
         };
-        let sources = code
-            .children()
-            .into_iter()
-            .filter_map(|(_, code)| code.child("source"));
+        let sources = code.children().into_iter().filter_map(|(_, code)| code.child("source"));
         sources.into_iter().find(|source| source.child("rego").is_some())
     };
     stage.child("rego").or_else(template_policy)

@@ -63,9 +63,7 @@ impl HookKind for WebhookDefinition {
         let is_url = |webhook: &Self| matches!(webhook.target, WebhookTarget::Url(_));
         now.get::<Self>().is_none_or(|now| {
             let are_urls = is_url(self) && is_url(now);
-            self.protocol != now.protocol
-                || self.ca_bundle != now.ca_bundle
-                || !are_urls && self.target != now.target
+            self.protocol != now.protocol || self.ca_bundle != now.ca_bundle || !are_urls && self.target != now.target
         })
     }
 

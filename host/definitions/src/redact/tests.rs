@@ -4,9 +4,8 @@ const HEAD: &str = "kind: AdmissionChain\nspec:\n  stages:\n  - name: a # the fi
 
 #[test]
 fn granted_environment_values_are_redacted_and_the_rest_is_unchanged() {
-    let yaml = |environment: &str| {
-        format!("{HEAD}      allow:\n        environment:{environment}\n      memory: 2MiB\n")
-    };
+    let yaml =
+        |environment: &str| format!("{HEAD}      allow:\n        environment:{environment}\n      memory: 2MiB\n");
     // (file name, text of the file, text after the redaction)
     for (file, text, expected) in [
         (
@@ -50,19 +49,10 @@ fn granted_environment_values_are_redacted_and_the_rest_is_unchanged() {
         (
             "a.json",
             "{\n\t\"items\": [{\"plugin\": {\"allow\": {\"environment\": {\"A\": \"s3cret\"}}}}]}".to_owned(),
-            "{\n\t\"items\": [{\"plugin\": {\"allow\": {\"environment\": {\"A\": \"[redacted]\"}}}}]}"
-                .to_owned(),
+            "{\n\t\"items\": [{\"plugin\": {\"allow\": {\"environment\": {\"A\": \"[redacted]\"}}}}]}".to_owned(),
         ),
-        (
-            "a.yaml",
-            "kind: [ s3cret, environment".to_owned(),
-            WITHHELD.to_owned(),
-        ),
-        (
-            "a.yaml",
-            "kind: [ no grant".to_owned(),
-            "kind: [ no grant".to_owned(),
-        ),
+        ("a.yaml", "kind: [ s3cret, environment".to_owned(), WITHHELD.to_owned()),
+        ("a.yaml", "kind: [ no grant".to_owned(), "kind: [ no grant".to_owned()),
         (
             "a.yaml",
             yaml(" { A: s3cret").replace("environment", "settings"),

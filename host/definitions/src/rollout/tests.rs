@@ -30,22 +30,13 @@ fn document(rollout: &str, more: &str) -> String {
 
 fn read(rollout: &str) -> RolloutDefinition {
     let mut chains = load_text("f", &document(rollout, "")).unwrap();
-    chains
-        .remove(0)
-        .stages
-        .remove(0)
-        .candidate
-        .unwrap()
-        .rollout
-        .unwrap()
+    chains.remove(0).stages.remove(0).candidate.unwrap().rollout.unwrap()
 }
 
 #[test]
 fn unset_fields_of_a_rollout_have_defaults() {
     let percents = |percents: &[u16]| -> Vec<_> {
-        let shares = percents
-            .iter()
-            .map(|percent| Share::of_ten_thousand(percent * 100));
+        let shares = percents.iter().map(|percent| Share::of_ten_thousand(percent * 100));
         shares.collect::<Option<_>>().unwrap()
     };
     let five = RolloutLimit::Share(share("5%"));
@@ -53,14 +44,7 @@ fn unset_fields_of_a_rollout_have_defaults() {
     use RolloutKey::{Namespace, Uid, User};
     for (written, shares, by, pause, failures, refusals) in [
         ("{ percent: 10 }", &[10][..], Namespace, 10, five, five),
-        (
-            "{ steps: [1, 50, 100] }",
-            &[1, 50, 100],
-            Namespace,
-            10,
-            five,
-            five,
-        ),
+        ("{ steps: [1, 50, 100] }", &[1, 50, 100], Namespace, 10, five, five),
         (
             "{ percent: 10, by: user, steps: [25, 100], pause: 1h, abortOn: { failures: 3, refusals: 100% } }",
             &[10, 25, 100],
@@ -152,8 +136,7 @@ fn mistakes_in_a_rollout_are_reported() {
     let audited = document("{ percent: 10 }", "    mode: Audit\n");
     let message = load_text("f", &audited).unwrap_err().to_string();
     assert!(
-        message
-            .starts_with("f:9:27: spec.stages[0].candidate.rollout: a stage in mode Audit decides nothing"),
+        message.starts_with("f:9:27: spec.stages[0].candidate.rollout: a stage in mode Audit decides nothing"),
         "{message}"
     );
 }
@@ -164,14 +147,10 @@ fn requests_with_the_same_key_are_decided_by_the_same_plugin() {
     let half = share("50%");
     for number in 0..50 {
         let number = number.to_string();
-        let includes =
-            |rollout: &RolloutDefinition, request: &Request| rollout.includes(STAGE, request, half);
+        let includes = |rollout: &RolloutDefinition, request: &Request| rollout.includes(STAGE, request, half);
         let by_namespace = read_rollout("namespace");
         let first = includes(&by_namespace, &request(Some(&number), "a", "alice"));
-        assert_eq!(
-            includes(&by_namespace, &request(Some(&number), "b", "bob")),
-            first
-        );
+        assert_eq!(includes(&by_namespace, &request(Some(&number), "b", "bob")), first);
         // A Namespace and the objects in it must be decided by the same plugin.
         assert_eq!(includes(&by_namespace, &request(None, &number, "bob")), first);
         let by_user = read_rollout("user");
@@ -190,9 +169,7 @@ fn a_larger_share_includes_the_requests_of_a_smaller_one() {
         .map(|number| request(Some(&format!("team-{number}")), "a", ""))
         .collect();
     let included = |stage: &str, share: Share| -> Vec<_> {
-        let included = requests
-            .iter()
-            .map(|request| rollout.includes(stage, request, share));
+        let included = requests.iter().map(|request| rollout.includes(stage, request, share));
         included.collect()
     };
     let mut before = vec![false; requests.len()];

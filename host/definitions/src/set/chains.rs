@@ -181,10 +181,7 @@ impl Chains {
         } = name;
         let key = (*of, *phase, name.clone());
         match self.names.get(&key) {
-            None => drop(
-                self.names
-                    .insert(key, (definition.location().clone(), *is_shared)),
-            ),
+            None => drop(self.names.insert(key, (definition.location().clone(), *is_shared))),
             Some((_, true)) if *is_shared => {}
             Some((first, _)) => {
                 mistakes.push(Mistake {

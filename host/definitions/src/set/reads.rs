@@ -64,17 +64,15 @@ impl Reads {
 
     pub(crate) fn are_current(&self) -> bool {
         let texts = self.0.texts.lock();
-        let is_same = |(path, text): (&PathBuf, &Result<String, Mistake>)| {
-            document::text_of(path).map(|(text, _)| text) == *text
-        };
+        let is_same =
+            |(path, text): (&PathBuf, &Result<String, Mistake>)| document::text_of(path).map(|(text, _)| text) == *text;
         texts.iter().all(is_same)
     }
 
     pub(crate) fn file(&self, file: &DefinitionFile) -> Arc<ReadFile> {
         let mut files = self.0.files.lock();
         let versions = files.entry(file.path.clone()).or_default();
-        let is_same =
-            |cached_file: &DefinitionFile| (cached_file.kind, &cached_file.text) == (file.kind, &file.text);
+        let is_same = |cached_file: &DefinitionFile| (cached_file.kind, &cached_file.text) == (file.kind, &file.text);
         if let Some((_, read_file)) = versions.iter().find(|(cached_file, _)| is_same(cached_file)) {
             return read_file.clone();
         }
@@ -95,10 +93,7 @@ impl Reads {
         ReadFile::new(documents, mistakes, &self.0.forms)
     }
 
-    pub(crate) fn definitions<'a>(
-        &self,
-        files: impl IntoIterator<Item = &'a ReadFile>,
-    ) -> Vec<ParsedDefinition<'a>> {
+    pub(crate) fn definitions<'a>(&self, files: impl IntoIterator<Item = &'a ReadFile>) -> Vec<ParsedDefinition<'a>> {
         self.definitions_or(files, |_| None)
     }
 
@@ -111,9 +106,7 @@ impl Reads {
     ) -> Vec<ParsedDefinition<'a>> {
         let mut parsed_definitions = Vec::new();
         for (file, read_file) in files.into_iter().enumerate() {
-            for (index, (document, definitions)) in
-                read_file.documents.iter().zip(&read_file.definitions).enumerate()
-            {
+            for (index, (document, definitions)) in read_file.documents.iter().zip(&read_file.definitions).enumerate() {
                 let typed = self.0.forms.definitions(&document.root_ignoring_mistakes());
                 for (typed, read_definition) in typed.into_iter().zip(definitions) {
                     let id = typed.id().or_else(|| unnamed(read_definition));

@@ -31,11 +31,7 @@ fn a_file_that_several_definitions_refer_to_is_read_once() {
     assert!(set.is_current());
     std::fs::write(&policy, "package a1").unwrap();
     assert!(!set.is_current());
-    for chain in set
-        .with_contents(vec![files[0].clone(), second])
-        .chains()
-        .unwrap()
-    {
+    for chain in set.with_contents(vec![files[0].clone(), second]).chains().unwrap() {
         let (_, plugin) = chain.stages[0].plugins().next().unwrap();
         assert_eq!(plugin.settings["rego"], "package a0", "{}", chain.name);
         assert_eq!(plugin.settings["libs"][0], "package a0", "{}", chain.name);
@@ -59,8 +55,7 @@ fn stored_definitions_keep_their_text_and_comments() {
         .map(|stored| (stored.id.to_string(), stored.line, stored.text.as_str()))
         .collect();
     let jobs = format!("\n{}", chain("jobs").replace('\n', "\r\n"));
-    let pods =
-        format!("# Of the team shop.\n\n# Sidecars.\n{pods}  # Not indented like the rest.\n# About jobs.\n");
+    let pods = format!("# Of the team shop.\n\n# Sidecars.\n{pods}  # Not indented like the rest.\n# About jobs.\n");
     assert_eq!(
         stored_texts,
         [
@@ -79,11 +74,7 @@ fn stored_definitions_keep_their_text_and_comments() {
         .collect();
     assert_eq!(
         chains,
-        [
-            Some("Mutating:pods".to_owned()),
-            Some("Mutating:jobs".to_owned()),
-            None
-        ]
+        [Some("Mutating:pods".to_owned()), Some("Mutating:jobs".to_owned()), None]
     );
     assert!(
         stored
@@ -125,23 +116,14 @@ fn stored_definitions_are_identified_by_kind_and_name() {
         let stored = set_of_file("f", text).documents();
         let stored_ids: Vec<_> = stored
             .iter()
-            .map(|stored| {
-                (
-                    stored.id.to_string(),
-                    stored.chain.as_ref().map(ToString::to_string),
-                )
-            })
+            .map(|stored| (stored.id.to_string(), stored.chain.as_ref().map(ToString::to_string)))
             .collect();
         let expected: Vec<_> = expected
             .into_iter()
             .map(|(id, chain)| (id.to_owned(), chain.map(str::to_owned)))
             .collect();
         assert_eq!(stored_ids, expected, "{text}");
-        assert!(
-            stored
-                .iter()
-                .all(|stored| stored.in_list == text.contains("items"))
-        );
+        assert!(stored.iter().all(|stored| stored.in_list == text.contains("items")));
     }
     let stored = set_of_file("f", &list).documents();
     assert_eq!(stored[0].text.trim_end(), chain("b").trim_end());
@@ -268,10 +250,7 @@ fn entries_with_a_missing_dependency_are_set_aside() {
         rejected_line.replace("/a Nothing", "/b LastVersion")
     );
     assert_eq!(sorted(&stray, &both, keep), expected);
-    let expected = format!(
-        "pods: s\np: \n{rejected_line}{}",
-        rejected_line.replace("/a", "/b")
-    );
+    let expected = format!("pods: s\np: \n{rejected_line}{}", rejected_line.replace("/a", "/b"));
     assert_eq!(sorted(&stray, &both, OnBadDefinition::ServeRest), expected);
 
     let stray = entries(&[binding("b", "gone")]);
@@ -288,10 +267,7 @@ fn entries_with_a_missing_dependency_are_set_aside() {
         constraint("two", "3"),
     ]);
     let summary = sorted(&now, &both, keep);
-    assert!(
-        summary.starts_with("few: one two\nFew/one LastVersion "),
-        "{summary}"
-    );
+    assert!(summary.starts_with("few: one two\nFew/one LastVersion "), "{summary}");
     assert!(summary.contains("\nFew/three Nothing "), "{summary}");
     let now = entries(&[constraint("one", "1")]);
     let summary = sorted(&now, &both, keep);
@@ -314,11 +290,7 @@ fn constraints_of_an_invalid_template_are_not_used() {
         false,
         (&[], OnBadDefinition::KeepLast),
     );
-    let bad_paths: Vec<_> = usable
-        .bad
-        .iter()
-        .map(|bad| bad.path.display().to_string())
-        .collect();
+    let bad_paths: Vec<_> = usable.bad.iter().map(|bad| bad.path.display().to_string()).collect();
     assert_eq!(bad_paths, ["ConstraintTemplate/few", "Few/one"]);
     let chains = usable.served().chains().unwrap();
     assert_eq!(chains.len(), 1, "{chains:?}");

@@ -211,9 +211,8 @@ impl Classifier<'_> {
         loop {
             let mut is_done = true;
             for (path, reasons) in texts_by_file(&self.binding_mistakes()) {
-                let position_in = |files: &[DefinitionFile]| {
-                    files.iter().position(|file| file.path == path && !is_file(file))
-                };
+                let position_in =
+                    |files: &[DefinitionFile]| files.iter().position(|file| file.path == path && !is_file(file));
                 let previous_index = position_in(&self.previous_versions);
                 if let Some(index) = previous_index {
                     self.previous_versions.remove(index);
@@ -231,11 +230,7 @@ impl Classifier<'_> {
                 let file_in_force = in_force.iter().find(|file| keeps_last && file.path == path);
                 let last = file_in_force.filter(|last| self.take(last, mistakes_of).is_ok());
                 self.previous_versions.extend(last.cloned());
-                if let Some(bad) = self
-                    .bad
-                    .iter_mut()
-                    .find(|bad_definition| bad_definition.path == path)
-                {
+                if let Some(bad) = self.bad.iter_mut().find(|bad_definition| bad_definition.path == path) {
                     bad.served = last.map_or(Served::Nothing, |_| Served::LastVersion);
                 }
             }
@@ -284,12 +279,7 @@ impl Usable {
     /// instead of unusable definitions.
     pub fn served(&self) -> DefinitionSet {
         let is_served = |file: &&DefinitionFile| !self.withheld_paths.contains(&file.path);
-        let files = self
-            .set
-            .files()
-            .iter()
-            .filter(is_served)
-            .chain(&self.previous_versions);
+        let files = self.set.files().iter().filter(is_served).chain(&self.previous_versions);
         self.set.with_contents(files.cloned().collect())
     }
 
@@ -338,11 +328,7 @@ impl Usable {
             path: path.to_owned(),
             id,
             reasons,
-            served: if fits {
-                Served::LastVersion
-            } else {
-                Served::Nothing
-            },
+            served: if fits { Served::LastVersion } else { Served::Nothing },
             is_transient,
         });
         // Another entry may depend on the entry that was just set aside. For example, a constraint cannot be used

@@ -45,10 +45,7 @@ fn a_text_that_is_not_a_share_is_refused_with_a_fix() {
         ("ten", range),
     ] {
         let error = text.parse::<Share>().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("`{text}` is not a valid share; write {fix}")
-        );
+        assert_eq!(error.to_string(), format!("`{text}` is not a valid share; write {fix}"));
     }
 }
 

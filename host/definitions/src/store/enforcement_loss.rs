@@ -12,15 +12,10 @@ use crate::{ChainDefinition, Definitions, ExceptionDefinition, StageDefinition};
 pub(super) fn enforces_less(before: &Definitions, now: &Definitions) -> bool {
     let is_new = |exception: &ExceptionDefinition| {
         let mut old_exceptions = before.exceptions.iter();
-        !old_exceptions
-            .any(|other| other.exception == exception.exception && other.stages == exception.stages)
+        !old_exceptions.any(|other| other.exception == exception.exception && other.stages == exception.stages)
     };
     let chains: HashMap<_, _> = now.chains.iter().map(|chain| (id(chain), chain)).collect();
-    let is_weaker = |chain: &ChainDefinition| {
-        chains
-            .get(&id(chain))
-            .is_none_or(|now| chain_is_weaker(chain, now))
-    };
+    let is_weaker = |chain: &ChainDefinition| chains.get(&id(chain)).is_none_or(|now| chain_is_weaker(chain, now));
     now.exceptions.iter().any(is_new) || before.chains.iter().any(is_weaker)
 }
 

@@ -103,10 +103,7 @@ impl FileStore {
         Ok(())
     }
 
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
+    async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
         let result = on_thread_for_long_work(work).await;
         result.map_err(|error| StoreError::Unreachable {
             store: self.location(),
@@ -162,9 +159,7 @@ impl DefinitionStore for FileStore {
 
     fn owns(&self, path: &Path) -> bool {
         let is_in = |directory: &PathBuf| path.parent() == Some(directory) && is_definition(path);
-        self.paths
-            .iter()
-            .any(|own_path| own_path == path || is_in(own_path))
+        self.paths.iter().any(|own_path| own_path == path || is_in(own_path))
     }
 
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {

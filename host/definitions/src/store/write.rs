@@ -16,10 +16,7 @@ use crate::{FileChange, document::LARGEST_FILE};
 
 /// Makes these changes. Each file is replaced atomically. If a change fails, it and the changes before it are undone.
 pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
-    let staged = changes
-        .iter()
-        .map(StagedChange::new)
-        .collect::<Result<Vec<_>, _>>()?;
+    let staged = changes.iter().map(StagedChange::new).collect::<Result<Vec<_>, _>>()?;
     for (index, (staged, change)) in staged.into_iter().zip(changes).enumerate() {
         if let Err(source) = staged.put() {
             let path = change.path.clone();

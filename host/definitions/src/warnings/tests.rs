@@ -2,19 +2,11 @@ use crate::{certificates, load_text};
 
 /// (phase of the chain, its rule, whether the warning about ephemeral containers is expected)
 const TABLE: [(&str, &str, bool); 12] = [
-    (
-        "Validating",
-        "operations: [CREATE, UPDATE], resources: [pods]",
-        true,
-    ),
+    ("Validating", "operations: [CREATE, UPDATE], resources: [pods]", true),
     ("Validating", "operations: [CREATE], resources: [pods]", true),
     ("Validating", "operations: ['*'], resources: ['*']", true),
     ("Validating", "operations: [CREATE], resources: ['pods/*']", true),
-    (
-        "Mutating",
-        "operations: [CREATE, UPDATE], resources: [pods]",
-        true,
-    ),
+    ("Mutating", "operations: [CREATE, UPDATE], resources: [pods]", true),
     ("Mutating", "operations: [CREATE], resources: [pods]", false),
     (
         "Validating",
@@ -22,11 +14,7 @@ const TABLE: [(&str, &str, bool); 12] = [
         false,
     ),
     ("Validating", "operations: [UPDATE], resources: ['pods/*']", false),
-    (
-        "Validating",
-        "operations: [CREATE, UPDATE], resources: ['*/*']",
-        false,
-    ),
+    ("Validating", "operations: [CREATE, UPDATE], resources: ['*/*']", false),
     ("Validating", "operations: [DELETE], resources: [pods]", false),
     (
         "Validating",
@@ -53,14 +41,8 @@ fn rules_without_ephemeral_containers_cause_warnings() {
         assert_eq!(warnings.len(), usize::from(forgets), "{rule}: {warnings:?}");
         for warning in warnings {
             let text = warning.to_string();
-            assert!(
-                text.starts_with("images.yaml:1:1: chain images, tags: "),
-                "{text}"
-            );
-            assert!(
-                text.contains("add pods/ephemeralcontainers to `resources`"),
-                "{text}"
-            );
+            assert!(text.starts_with("images.yaml:1:1: chain images, tags: "), "{text}");
+            assert!(text.contains("add pods/ephemeralcontainers to `resources`"), "{text}");
         }
     }
 }
@@ -159,10 +141,7 @@ fn a_rule_entry_that_matches_nothing_is_reported_with_its_location() {
     std::fs::write(&file, text).unwrap();
     let chains = load_text(file.to_str().unwrap(), text).unwrap();
     let warnings: Vec<String> = chains[0].warnings().iter().map(ToString::to_string).collect();
-    let prefix = format!(
-        "{}:7:23: spec.rules[0].resources[1]: chain c: `Job` in",
-        file.display()
-    );
+    let prefix = format!("{}:7:23: spec.rules[0].resources[1]: chain c: `Job` in", file.display());
     assert!(
         warnings.iter().any(|warning| warning.starts_with(&prefix)),
         "{warnings:?}"
@@ -183,9 +162,9 @@ fn a_ca_with_a_short_rsa_key_is_reported_with_the_key_size() {
         );
         let chains = load_text("c.yaml", &text).unwrap();
         let warnings: Vec<String> = chains[0].warnings().iter().map(ToString::to_string).collect();
-        let is_reported = warnings.iter().any(|warning| {
-            warning.contains("chain c, s: certificate 2 in `caBundle` has an RSA key of 1024 bits")
-        });
+        let is_reported = warnings
+            .iter()
+            .any(|warning| warning.contains("chain c, s: certificate 2 in `caBundle` has an RSA key of 1024 bits"));
         assert_eq!(is_reported, expected, "{warnings:?}");
     }
 }

@@ -53,9 +53,7 @@ impl RecordedAnswer {
                     "status": self.status, "reason": self.reason, "message": self.message, "details": self.details,
                 });
                 if self.is_of_policy() && actual != expected {
-                    return Some(format!(
-                        "\n  kube-apiserver: {expected}\n  here:           {actual}"
-                    ));
+                    return Some(format!("\n  kube-apiserver: {expected}\n  here:           {actual}"));
                 }
                 !self.is_of_policy()
             }
@@ -64,8 +62,7 @@ impl RecordedAnswer {
         if is_different {
             return Some(format!("{self}; here: {decision_text}"));
         }
-        self.different_notes(outcome)
-            .or_else(|| self.different_object(outcome))
+        self.different_notes(outcome).or_else(|| self.different_object(outcome))
     }
 
     fn different_notes(&self, outcome: &Outcome) -> Option<String> {
@@ -77,10 +74,7 @@ impl RecordedAnswer {
             .filter(|text| text.starts_with("Validation failed"))
             .collect();
         if outcome.warnings != expected_warnings {
-            return Some(format!(
-                "warnings {expected_warnings:?}; here: {:?}",
-                outcome.warnings
-            ));
+            return Some(format!("warnings {expected_warnings:?}; here: {:?}", outcome.warnings));
         }
         let audit = self.audit.iter().flatten();
         let mut expected_notes: Vec<(&str, Value)> = audit
@@ -241,7 +235,8 @@ pub(crate) fn defaulted(mut object: Value) -> Value {
         spec.entry(field).or_insert(value);
     }
     if is_pod {
-        let toleration = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+        let toleration =
+            |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
         let taints = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
         let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
         let entries = tolerations.as_array_mut().unwrap();
@@ -251,8 +246,7 @@ pub(crate) fn defaulted(mut object: Value) -> Value {
             }
         }
         spec.entry("enableServiceLinks").or_insert(json!(true));
-        spec.entry("preemptionPolicy")
-            .or_insert(json!("PreemptLowerPriority"));
+        spec.entry("preemptionPolicy").or_insert(json!("PreemptLowerPriority"));
         spec.entry("priority").or_insert(json!(0));
     }
     for list in ["containers", "initContainers", "ephemeralContainers"] {

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use admittance_admission::{
-    AccessAttributes, AccessCheckResult, Authorizer, AuthorizerError, Chain, ClusterError, ClusterKind,
-    ClusterPage, ClusterQuery, ClusterReader, Deadline, Evaluation, EvaluationSources, Labels, Outcome,
-    Phase, Request, Stage, StaticNamespaces, UserInfo, async_trait,
+    AccessAttributes, AccessCheckResult, Authorizer, AuthorizerError, Chain, ClusterError, ClusterKind, ClusterPage,
+    ClusterQuery, ClusterReader, Deadline, Evaluation, EvaluationSources, Labels, Outcome, Phase, Request, Stage,
+    StaticNamespaces, UserInfo, async_trait,
 };
 use admittance_definitions::{CelDefinition, ChainDefinition};
 use serde_json::{Value, json};
@@ -25,11 +25,7 @@ struct Administrators;
 
 #[async_trait]
 impl Authorizer for Administrators {
-    async fn authorize(
-        &self,
-        user: &UserInfo,
-        _: &AccessAttributes,
-    ) -> Result<AccessCheckResult, AuthorizerError> {
+    async fn authorize(&self, user: &UserInfo, _: &AccessAttributes) -> Result<AccessCheckResult, AuthorizerError> {
         Ok(AccessCheckResult {
             allowed: *user == alice(),
             reason: String::new(),
@@ -65,12 +61,7 @@ impl ClusterReader for RecordedObjects {
             .map(Value::to_string))
     }
 
-    async fn list(
-        &self,
-        kind: &ClusterKind,
-        query: &ClusterQuery,
-        _: Deadline,
-    ) -> Result<ClusterPage, ClusterError> {
+    async fn list(&self, kind: &ClusterKind, query: &ClusterQuery, _: Deadline) -> Result<ClusterPage, ClusterError> {
         // All label selectors in the test cases have one label with one value, such as `app=web` or `app in (web)`.
         // Only these two forms are supported here.
         let selector = query
@@ -138,11 +129,7 @@ impl ConformanceCluster {
     }
 
     pub(crate) async fn admit(&self, request: Request) -> Outcome {
-        let matching: Vec<&Chain> = self
-            .chains
-            .iter()
-            .filter(|chain| chain.matches(&request))
-            .collect();
+        let matching: Vec<&Chain> = self.chains.iter().filter(|chain| chain.matches(&request)).collect();
         let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(600)));
         let sources = EvaluationSources {
             namespaces: &self.namespaces,

@@ -1,14 +1,11 @@
 //! The cases in which this program intentionally differs from kube-apiserver, each with the reason.
 
-const PANIC: &str =
-    "A bug of kube-apiserver: it panics. Here the expression has the value that the language gives it.";
-const AUTHORIZER: &str =
-    "A bug of kube-apiserver: audit annotations have no `authorizer` there. Here they have.";
+const PANIC: &str = "A bug of kube-apiserver: it panics. Here the expression has the value that the language gives it.";
+const AUTHORIZER: &str = "A bug of kube-apiserver: audit annotations have no `authorizer` there. Here they have.";
 const IDENTITY: &str = "No stage may change the name or the namespace of an object.";
 const CONVERSION: &str = "Only the API server can convert an object to the version that a policy names.";
 const WORDS: &str = "The refusal is the same, and the error of the library of Go is worded differently.";
-const KINDS: &str =
-    "Which kinds a cluster has, and which are in namespaces, is not known: there are no such objects.";
+const KINDS: &str = "Which kinds a cluster has, and which are in namespaces, is not known: there are no such objects.";
 const ORDER: &str = "Go goes through a map in a random order.";
 const OTHER_PARTY: &str = "The API server does this itself, between policies; a webhook is sent the result.";
 
@@ -17,10 +14,7 @@ const OTHER_PARTY: &str = "The API server does this itself, between policies; a 
 pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("m-jp-obj#0", PANIC),
     ("m-jp-rename#0", IDENTITY),
-    (
-        "m-reinv-b#0",
-        "The other policy of the pair is not among the cases.",
-    ),
+    ("m-reinv-b#0", "The other policy of the pair is not among the cases."),
     ("m-setns#0", IDENTITY),
     ("m2-ac-secret-data#0", WORDS),
     (

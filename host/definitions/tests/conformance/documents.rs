@@ -29,10 +29,7 @@ fn documents_are_accepted_and_refused_as_in_kube_apiserver() {
         if outcome.is_ok() != (case.status == 201) {
             let expected = case.message.as_deref().unwrap_or("accepted");
             let actual = outcome.err().unwrap_or_else(|| "accepted".to_owned());
-            different_cases.insert(
-                case.name.clone(),
-                format!("kube-apiserver: {expected}; here: {actual}"),
-            );
+            different_cases.insert(case.name.clone(), format!("kube-apiserver: {expected}; here: {actual}"));
         }
     }
     assert_differences("documents", cases.len(), different_cases, differences::DOCUMENTS);

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use admittance_admission::{
-    Decision, GroupVersionKind, GroupVersionResource, Object, Operation, RefusalCause, Request,
-    RequestRefusal,
+    Decision, GroupVersionKind, GroupVersionResource, Object, Operation, RefusalCause, Request, RequestRefusal,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -65,15 +64,7 @@ async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
     let cases: Vec<ExpressionCase> = lines("cel.jsonl");
     let mut different_cases = BTreeMap::new();
     let mut all = Vec::new();
-    for (
-        index,
-        ExpressionCase {
-            expression,
-            kube,
-            why,
-        },
-    ) in cases.iter().enumerate()
-    {
+    for (index, ExpressionCase { expression, kube, why }) in cases.iter().enumerate() {
         let (name, test) = (format!("ev-{index}"), format!("[dyn({expression})].size() >= 0"));
         let validation = match why {
             Some(_) => json!({"expression": test}),
@@ -101,15 +92,7 @@ async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
         }
     }
     let cluster = ConformanceCluster::new(all, Vec::new());
-    for (
-        index,
-        ExpressionCase {
-            expression,
-            kube,
-            why,
-        },
-    ) in cases.iter().enumerate()
-    {
+    for (index, ExpressionCase { expression, kube, why }) in cases.iter().enumerate() {
         if why.is_some() || different_cases.contains_key(expression) {
             continue;
         }
@@ -136,16 +119,8 @@ async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
             .map(|(_, text)| text.to_owned());
         let value = message.filter(|text| text != "an error");
         if value != *kube {
-            different_cases.insert(
-                expression.clone(),
-                format!("kube-apiserver: {kube:?}; here: {value:?}"),
-            );
+            different_cases.insert(expression.clone(), format!("kube-apiserver: {kube:?}; here: {value:?}"));
         }
     }
-    assert_differences(
-        "expressions",
-        cases.len(),
-        different_cases,
-        differences::EXPRESSIONS,
-    );
+    assert_differences("expressions", cases.len(), different_cases, differences::EXPRESSIONS);
 }

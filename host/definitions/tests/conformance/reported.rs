@@ -11,13 +11,11 @@ use crate::{cluster::ConformanceCluster, data};
 /// Loads the policy of a bug report, and calls it for the request of the same report. Both are in the directory `name`.
 async fn outcome(name: &str) -> Outcome {
     let directory = data("reported").join(name);
-    let chains =
-        load(&[directory.join("policy.yaml")]).unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
+    let chains = load(&[directory.join("policy.yaml")]).unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
     let review = fs::read_to_string(directory.join("review.json")).unwrap();
     let review: Value = serde_json::from_str(&review).unwrap();
     let review_request = &review["request"];
-    let kind =
-        GroupVersionKind::from_api_version("apps/v1", review_request["kind"]["kind"].as_str().unwrap());
+    let kind = GroupVersionKind::from_api_version("apps/v1", review_request["kind"]["kind"].as_str().unwrap());
     let resource = kind.guess_resource();
     let object = Object::from_value(review_request["object"].clone()).unwrap();
     let request = Request::new(Operation::Create, kind, resource).with_object(object);

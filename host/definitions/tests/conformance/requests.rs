@@ -55,9 +55,7 @@ impl PathTarget {
             _ => panic!("{path}"),
         };
         let (namespace, rest) = match rest {
-            ["namespaces", namespace, rest @ ..] if !matches!(rest, [] | ["status"]) => {
-                (Some(*namespace), rest)
-            }
+            ["namespaces", namespace, rest @ ..] if !matches!(rest, [] | ["status"]) => (Some(*namespace), rest),
             rest => (None, rest),
         };
         let (resource, rest) = rest.split_first().unwrap();
@@ -67,9 +65,7 @@ impl PathTarget {
             namespace: namespace.map(str::to_owned),
             name: text(0),
             subresource: text(1),
-            query: query
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .collect(),
+            query: query.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
             ..Self::default()
         };
         target.resource.group = group.to_owned();
@@ -127,11 +123,7 @@ impl ConformanceRequest {
         };
         let namespaces = namespaces();
         let is_namespace = target.resource.resource == "namespaces";
-        let existing = if is_namespace {
-            namespaces.as_slice()
-        } else {
-            existing
-        };
+        let existing = if is_namespace { namespaces.as_slice() } else { existing };
         let matching = existing.iter().filter(is_of_target);
         let stored: Vec<Value> = matching.cloned().map(stored_object).collect();
         let first = stored.first().cloned();
@@ -144,18 +136,11 @@ impl ConformanceRequest {
                 options["container"] = json!(target.query("container").next());
                 (Operation::Connect, vec![(Some(options), None)])
             }
-            ("POST", _) => (
-                Operation::Create,
-                vec![(Some(defaulted(self.body.clone())), None)],
-            ),
-            ("PUT", _) => (
-                Operation::Update,
-                vec![(Some(defaulted(self.body.clone())), first)],
-            ),
-            ("PATCH", "application/apply-patch+yaml") => (
-                Operation::Create,
-                vec![(Some(defaulted(self.body.clone())), None)],
-            ),
+            ("POST", _) => (Operation::Create, vec![(Some(defaulted(self.body.clone())), None)]),
+            ("PUT", _) => (Operation::Update, vec![(Some(defaulted(self.body.clone())), first)]),
+            ("PATCH", "application/apply-patch+yaml") => {
+                (Operation::Create, vec![(Some(defaulted(self.body.clone())), None)])
+            }
             ("PATCH", _) => {
                 let mut object = first.clone().unwrap_or_else(|| panic!("{}", self.path));
                 merge(&mut object, &self.body);
@@ -169,12 +154,7 @@ impl ConformanceRequest {
         };
         let request = |(object, old_object): (Option<Value>, Option<Value>)| {
             let described = object.as_ref().or(old_object.as_ref()).unwrap();
-            let text = |pointer: &str| {
-                described
-                    .pointer(pointer)
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-            };
+            let text = |pointer: &str| described.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
             let kind = GroupVersionKind::from_api_version(text("/apiVersion"), text("/kind").to_owned());
             let mut request = Request::new(operation, kind, target.resource.clone());
             request.subresource.clone_from(&target.subresource);
@@ -228,10 +208,7 @@ async fn requests_get_the_same_responses_as_from_kube_apiserver() {
         // `managedFields`, so this field is removed.
         objects.extend(case.existing.iter().cloned().map(|object| {
             let mut object = stored_object(object);
-            object["metadata"]
-                .as_object_mut()
-                .unwrap()
-                .remove("managedFields");
+            object["metadata"].as_object_mut().unwrap().remove("managedFields");
             object
         }));
         let documents: Vec<Value> = case.policies.iter().chain(&crds).cloned().collect();
@@ -248,16 +225,10 @@ async fn requests_get_the_same_responses_as_from_kube_apiserver() {
             (Err(_), false) => {}
             (Ok(_), false) => {
                 let reason = case.why.as_deref().unwrap_or_default();
-                different_cases.insert(
-                    case.name.clone(),
-                    format!("kube-apiserver: {reason}; here: accepted"),
-                );
+                different_cases.insert(case.name.clone(), format!("kube-apiserver: {reason}; here: accepted"));
             }
             (Err(mistakes), true) => {
-                different_cases.insert(
-                    case.name.clone(),
-                    format!("kube-apiserver: accepted; here: {mistakes}"),
-                );
+                different_cases.insert(case.name.clone(), format!("kube-apiserver: accepted; here: {mistakes}"));
             }
         }
     }

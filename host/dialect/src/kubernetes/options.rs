@@ -46,11 +46,7 @@ const STREAMS_AND_COMMAND: [(&str, ParameterForm); 6] = [
     ("command", ParameterForm::Texts),
 ];
 
-pub(super) fn of_connection(
-    target: &ResourceTarget,
-    path: &str,
-    query: &str,
-) -> (GroupVersionKind, Option<Object>) {
+pub(super) fn of_connection(target: &ResourceTarget, path: &str, query: &str) -> (GroupVersionKind, Option<Object>) {
     let subresource = target.subresource.as_deref().unwrap_or_default();
     let connect_entry = CONNECT
         .iter()

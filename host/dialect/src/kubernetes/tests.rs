@@ -68,11 +68,7 @@ fn read(head: &Parts, body: &str) -> Result<BodyReading, Rejection> {
 #[test]
 fn creations_and_updates_are_read_from_the_body() {
     let uri = "/api/v1/namespaces/n/pods?dryRun=All&fieldManager=kubectl";
-    let mut create = head(
-        "POST",
-        uri,
-        &[("content-type", "application/json; charset=utf-8")],
-    );
+    let mut create = head("POST", uri, &[("content-type", "application/json; charset=utf-8")]);
     let user = UserInfo {
         username: "plain.alice".to_owned(),
         ..UserInfo::default()
@@ -81,10 +77,7 @@ fn creations_and_updates_are_read_from_the_body() {
     let Ok(BodyReading::Admit { request, .. }) = read(&create, POD) else {
         panic!()
     };
-    assert_eq!(
-        (request.name.as_str(), request.namespace.as_deref()),
-        ("a", Some("n"))
-    );
+    assert_eq!((request.name.as_str(), request.namespace.as_deref()), ("a", Some("n")));
     assert_eq!(request.kind.to_string(), "v1/Pod");
     assert_eq!(request.user, user);
     assert!(request.dry_run && request.old_object.is_none());
@@ -114,9 +107,7 @@ fn creations_and_updates_are_read_from_the_body() {
 fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
     let state = StoredState {
         object: object(POD),
-        patched_object: object(
-            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"x":"y"}}}"#,
-        ),
+        patched_object: object(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"x":"y"}}}"#),
     };
     let mut patch = head(
         "PATCH",
@@ -124,8 +115,7 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
         &[("content-type", "application/merge-patch+json")],
     );
     patch.extensions.insert(state.clone());
-    let Ok(BodyReading::Fixed { request, rejection }) = read(&patch, r#"{"metadata":{"labels":{"x":"y"}}}"#)
-    else {
+    let Ok(BodyReading::Fixed { request, rejection }) = read(&patch, r#"{"metadata":{"labels":{"x":"y"}}}"#) else {
         panic!()
     };
     assert_eq!(request.object.unwrap().labels()["x"], "y");
@@ -140,9 +130,7 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
         patched_object: None,
         ..state
     });
-    let Ok(BodyReading::Fixed { request, .. }) =
-        read(&delete, r#"{"kind":"DeleteOptions","dryRun":["All"]}"#)
-    else {
+    let Ok(BodyReading::Fixed { request, .. }) = read(&delete, r#"{"kind":"DeleteOptions","dryRun":["All"]}"#) else {
         panic!()
     };
     assert!(request.object.is_none() && request.dry_run);

@@ -103,10 +103,7 @@ fn items_and_the_next_token_are_read_from_a_page() {
     );
     for wrong in ["", "[]", r#"{"data":{}}"#, r#"{"message":"no"}"#] {
         let error = list.page(&headers, wrong).unwrap_err().to_string();
-        assert!(
-            error.starts_with("there is no list at `/data`"),
-            "{wrong}: {error}"
-        );
+        assert!(error.starts_with("there is no list at `/data`"), "{wrong}: {error}");
     }
 }
 
@@ -121,10 +118,7 @@ fn a_list_item_becomes_the_request_that_creates_it() {
         .request(&dialect, &headers, r#"{"ID":"web"}"#, object)
         .unwrap()
         .unwrap();
-    assert_eq!(
-        (request.name.as_str(), request.kind.kind.as_str()),
-        ("web", "Job")
-    );
+    assert_eq!((request.name.as_str(), request.kind.kind.as_str()), ("web", "Job"));
     assert_eq!(request.object.unwrap().text(), object);
     let refused = list.request(&dialect, &headers, "{}", r#"{"ID":1}"#).unwrap_err();
     assert!(refused.to_string().contains("/Job/ID"), "{refused}");

@@ -73,12 +73,7 @@ impl MatchedRoute {
     }
 
     /// `body` is empty if the HTTP request has no body.
-    pub(super) fn request(
-        &self,
-        head: &Parts,
-        body: &str,
-        object: Option<Object>,
-    ) -> Result<Request, Rejection> {
+    pub(super) fn request(&self, head: &Parts, body: &str, object: Option<Object>) -> Result<Request, Rejection> {
         let route = &self.route.route;
         let resource = (*self.route.resource).clone();
         let kind = match &route.kind {
@@ -97,9 +92,7 @@ impl MatchedRoute {
         request.subresource.clone_from(&route.subresource);
         let source_object = object.as_ref();
         request.namespace = self.first(&route.namespace, head, body, source_object)?;
-        request.name = self
-            .first(&route.name, head, body, source_object)?
-            .unwrap_or_default();
+        request.name = self.first(&route.name, head, body, source_object)?.unwrap_or_default();
         request.dry_run = route.dry_run;
         request.identity = self.route.identity.clone();
         request.spelling = self.route.object_spelling.clone();
@@ -109,9 +102,7 @@ impl MatchedRoute {
 
     pub(super) fn parameter(&self, name: &str) -> Option<&str> {
         let mut parameters = self.parameters.iter();
-        parameters
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        parameters.find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     pub(super) fn first(
@@ -136,12 +127,7 @@ impl MatchedRoute {
         Ok(None)
     }
 
-    fn text_at(
-        &self,
-        body: &str,
-        object: Option<&Object>,
-        pointer: &Pointer,
-    ) -> Result<Option<String>, Rejection> {
+    fn text_at(&self, body: &str, object: Option<&Object>, pointer: &Pointer) -> Result<Option<String>, Rejection> {
         let is_body = self.route.route.object.segments().is_empty();
         let head = object.filter(|_| is_body).map(Object::head);
         let head_text = head.and_then(|head| match pointer.as_str() {

@@ -30,18 +30,11 @@ pub(super) fn in_one_case(template: &str) -> String {
 }
 
 impl MatchedRoute {
-    fn new(
-        route: &Arc<PreparedRoute>,
-        template: &Router<()>,
-        path: &str,
-        value: fn(&str) -> String,
-    ) -> Option<Self> {
+    fn new(route: &Arc<PreparedRoute>, template: &Router<()>, path: &str, value: fn(&str) -> String) -> Option<Self> {
         let template_match = template.at(path).ok()?;
         let parameters = template_match.params.iter();
         Some(Self {
-            parameters: parameters
-                .map(|(key, text)| (key.to_owned(), value(text)))
-                .collect(),
+            parameters: parameters.map(|(key, text)| (key.to_owned(), value(text))).collect(),
             route: route.clone(),
         })
     }
@@ -116,10 +109,7 @@ impl Rest {
                  ways",
             ));
         };
-        if lenient
-            .iter()
-            .any(|path| self.is_other(first.as_ref(), method, path))
-        {
+        if lenient.iter().any(|path| self.is_other(first.as_ref(), method, path)) {
             return Err(ambiguous(match first {
                 Some(_) => {
                     "servers may read its path in different ways; write it without `;`, `\\`, encoded, doubled and final \

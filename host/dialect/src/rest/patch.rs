@@ -61,23 +61,16 @@ impl MatchedRoute {
         let mut values = head.headers.get_all(CONTENT_TYPE).iter();
         let value = values.next().map(|value| value.to_str().unwrap_or("?"));
         if values.next().is_some() {
-            return Err(ambiguous(
-                "the header content-type is set more than once; keep one",
-            ));
+            return Err(ambiguous("the header content-type is set more than once; keep one"));
         }
-        let essence = value
-            .and_then(|value| value.split(';').next())
-            .unwrap_or(JSON)
-            .trim();
+        let essence = value.and_then(|value| value.split(';').next()).unwrap_or(JSON).trim();
         match essence.to_ascii_lowercase().as_str() {
             MERGE => Ok(PatchType::Merge),
             JSON_PATCH => Ok(PatchType::Json),
             JSON => Ok(self.route.route.default_patch_type),
             _ => Err(Rejection::new(
                 RejectionKind::MediaType,
-                format!(
-                    "chains inspect this patch, and its type is `{essence}`: send {MERGE} or {JSON_PATCH}"
-                ),
+                format!("chains inspect this patch, and its type is `{essence}`: send {MERGE} or {JSON_PATCH}"),
             )),
         }
     }
@@ -103,11 +96,8 @@ impl MatchedRoute {
         if self.stored_uri(head, text)? != self.stored_uri(head, "")? {
             return Err(ambiguous("the patch names another object than the request"));
         }
-        let object = self
-            .part(text)?
-            .ok_or_else(|| malformed("it removes the object"))?;
-        let object = Object::parse(object)
-            .map_err(|error| malformed(format!("the result of the patch is {error}")))?;
+        let object = self.part(text)?.ok_or_else(|| malformed("it removes the object"))?;
+        let object = Object::parse(object).map_err(|error| malformed(format!("the result of the patch is {error}")))?;
         let mut request = self.request(head, text, Some(object))?;
         request.old_object = Some(stored);
         Ok(BodyReading::Admit {

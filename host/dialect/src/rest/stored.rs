@@ -65,18 +65,12 @@ pub(super) fn mistakes(route: &RestRoute) -> Vec<(&'static str, RouteProblem)> {
     let no_effect = |field, reason| (field, RouteProblem::NoEffect(reason));
     [
         (patches && !is_fetched && !route.partial).then_some(("method", RouteProblem::Partial)),
-        (route.partial && !patches)
-            .then(|| no_effect("partial", "the route has no PATCH that creates or updates")),
-        (route.partial && is_fetched)
-            .then(|| no_effect("partial", "with `get`, stages see the result of a PATCH")),
+        (route.partial && !patches).then(|| no_effect("partial", "the route has no PATCH that creates or updates")),
+        (route.partial && is_fetched).then(|| no_effect("partial", "with `get`, stages see the result of a PATCH")),
         (is_fetched && route.operation == Operation::Connect)
             .then(|| no_effect("get", "a CONNECT has no stored object")),
-        (route.default_patch_type != PatchType::Merge && !(patches && is_fetched)).then(|| {
-            no_effect(
-                "patch",
-                "the route has no `get`, or no PATCH that creates or updates",
-            )
-        }),
+        (route.default_patch_type != PatchType::Merge && !(patches && is_fetched))
+            .then(|| no_effect("patch", "the route has no `get`, or no PATCH that creates or updates")),
     ]
     .into_iter()
     .flatten()
@@ -135,9 +129,8 @@ impl MatchedRoute {
                 "the {part_name} is `{dots}`, which is not a segment of the path of the stored object"
             ))),
         };
-        let first = |sources: &[ValueSource]| {
-            Ok::<_, Rejection>(self.first(sources, head, body, None)?.unwrap_or_default())
-        };
+        let first =
+            |sources: &[ValueSource]| Ok::<_, Rejection>(self.first(sources, head, body, None)?.unwrap_or_default());
         let text = template.fill(|placeholder| match placeholder {
             Placeholder::Name => segment("name", &first(&route.name)?),
             Placeholder::Namespace => segment("namespace", &first(&route.namespace)?),

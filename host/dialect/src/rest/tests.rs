@@ -396,8 +396,7 @@ fn name_and_namespace_are_read_from_headers() {
 fn a_changed_object_replaces_the_original_in_the_body() {
     let head = head("PUT", "/v1/jobs");
     let inspection = inspect(&head);
-    let body =
-        Bytes::from_static(br#" {"EnforceIndex": 12345678901234567890123, "Job" : {"ID": "a"} , "x":1.0}"#);
+    let body = Bytes::from_static(br#" {"EnforceIndex": 12345678901234567890123, "Job" : {"ID": "a"} , "x":1.0}"#);
     let object = Object::parse(r#"{"ID":"a","Meta":{}}"#).unwrap();
     assert_eq!(
         nomad()
@@ -430,12 +429,7 @@ fn an_object_gets_the_documented_spelling_of_its_keys() {
         canonical.unwrap().as_deref(),
         Some(r#"{"ID":"a","Namespace":"b","Job":{}}"#)
     );
-    assert!(
-        prepared
-            .object_spelling
-            .canonical(r#"{"ID":"a","Id":"b"}"#)
-            .is_err()
-    );
+    assert!(prepared.object_spelling.canonical(r#"{"ID":"a","Id":"b"}"#).is_err());
 }
 
 #[test]
@@ -453,11 +447,7 @@ fn every_mistake_in_a_route_is_reported() {
             },
         ],
     };
-    let errors: Vec<String> = Rest::new(config)
-        .unwrap_err()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let errors: Vec<String> = Rest::new(config).unwrap_err().iter().map(ToString::to_string).collect();
     for (error, expected) in errors.iter().zip([
         "routes[0].path: `v1/jobs` is not a valid path template: it does not start with `/`",
         "routes[1].path: `/v1/{id` is not a valid path template",
@@ -503,11 +493,7 @@ fn a_reply_has_the_status_and_the_reason_of_the_refusal() {
             502,
             "UpstreamUnreachable",
         ),
-        (
-            EndReason::UpstreamTimeout { limit: second },
-            504,
-            "UpstreamTimeout",
-        ),
+        (EndReason::UpstreamTimeout { limit: second }, 504, "UpstreamTimeout"),
     ] {
         let response = nomad().reply(&end);
         assert_eq!(response.status(), status, "{end:?}");

@@ -71,9 +71,7 @@ impl ReviewAddress {
         };
         let timeout = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
             .find(|(name, _)| name == "timeout")
-            .map(|(_, value)| {
-                humantime::parse_duration(&value).map_err(|_| AddressError::Timeout(value.into_owned()))
-            })
+            .map(|(_, value)| humantime::parse_duration(&value).map_err(|_| AddressError::Timeout(value.into_owned())))
             .transpose()?;
         Ok(Self { selection, timeout })
     }

@@ -58,8 +58,7 @@ impl Config {
 
     /// Returns the default configuration of a webhook server for AdmissionReviews at this address, over plain HTTP.
     pub fn for_reviews(address: SocketAddr) -> Result<Self, Mistakes> {
-        let text =
-            format!("{{\"listen\": {{\"address\": \"{address}\"}}, \"dialect\": {{\"kubernetes\": {{}}}}}}");
+        let text = format!("{{\"listen\": {{\"address\": \"{address}\"}}, \"dialect\": {{\"kubernetes\": {{}}}}}}");
         let mut mistakes = Mistakes::new();
         let document = document::read_text("", &text, &mut mistakes).pop();
         let config = document.and_then(|document| config(&document.root(&mut mistakes)));
@@ -71,7 +70,8 @@ fn config(root: &Node<'_>) -> Option<Config> {
     let mut fields = root.object()?;
     if fields.has("kind") && !fields.has("dialect") {
         let message = "this is a definition or another object, not a configuration of `admittance serve`";
-        let fix = "a configuration names its definitions in `definitions`; `admittance check FILE` checks them without one";
+        let fix =
+            "a configuration names its definitions in `definitions`; `admittance check FILE` checks them without one";
         return root.reject(message, fix);
     }
     let listen = fields.get_or_default("listen", ports::listen);
@@ -112,8 +112,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
     let namespaces = namespaces::namespaces(&mut fields);
     let cluster = fields.get_optional("cluster", namespaces::cluster);
     let (resolve, accepts_short_keys) = fields.get_or_default("webhooks", webhooks);
-    let (decisions, decision_sinks) =
-        fields.get_or_default("decisions", |node| decisions::decisions(node, sections));
+    let (decisions, decision_sinks) = fields.get_or_default("decisions", |node| decisions::decisions(node, sections));
     let log = fields.get_or_default("log", log);
     let tracing = fields.get_optional("tracing", tracing::tracing);
     let (front, lists) = front?;
@@ -153,9 +152,7 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
     admittance_admission::is_dns_label(text)
         .then(|| text.to_owned())
         .ok_or_else(|| {
-            format!(
-                "{text:?} is not a valid namespace: write lower case letters, digits and -, such as bkbcs"
-            )
+            format!("{text:?} is not a valid namespace: write lower case letters, digits and -, such as bkbcs")
         })
 }
 

@@ -5,8 +5,7 @@ mod section;
 use std::{net::IpAddr, sync::Arc};
 
 use admittance_bcs::{
-    BcsConfig, ConnectedUpstream, Drivers, HealthInfo, MesosDriver, Registrar, SchedulersConfig,
-    UpstreamKind,
+    BcsConfig, ConnectedUpstream, Drivers, HealthInfo, MesosDriver, Registrar, SchedulersConfig, UpstreamKind,
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_dialect::{Dialect, EndReason};

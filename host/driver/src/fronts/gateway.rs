@@ -29,8 +29,7 @@ pub(super) const ROW: FrontRow = FrontRow {
         let gateway = section::gateway(node, sections);
         let why = "a gateway finds drivers by their clusters";
         fields.refuse("upstream", why, "write `dialect.gateway.clusters` or `discover`");
-        let registration =
-            fields.get_optional("registration", |node| bcs::registration(node, None, sections));
+        let registration = fields.get_optional("registration", |node| bcs::registration(node, None, sections));
         let mut gateway = gateway?;
         if gateway.accounts.is_none() {
             let why = "a gateway without `dialect.gateway.accounts` runs no chains";
@@ -38,11 +37,8 @@ pub(super) const ROW: FrontRow = FrontRow {
         }
         gateway.registration = registration;
         if gateway.peers.is_some() && !fields.has("registration") {
-            let message =
-                "other gateways find this one by its registration, which `dialect.gateway.peers` requires";
-            fields
-                .node()
-                .wrong(message, "write `registration: { ip: 10.0.0.5 }`");
+            let message = "other gateways find this one by its registration, which `dialect.gateway.peers` requires";
+            fields.node().wrong(message, "write `registration: { ip: 10.0.0.5 }`");
         }
         Some((Box::new(gateway), Vec::new()))
     },
@@ -114,12 +110,8 @@ impl OpenedFront for Gateway {
     }
 
     fn not_ready(&self) -> Option<&'static str> {
-        let is_unread = self
-            .accounts()
-            .is_some_and(|accounts| accounts.directory().is_err());
-        is_unread.then_some(
-            "the database of users and clusters has not been read yet; the log and /v1/status say why",
-        )
+        let is_unread = self.accounts().is_some_and(|accounts| accounts.directory().is_err());
+        is_unread.then_some("the database of users and clusters has not been read yet; the log and /v1/status say why")
     }
 
     fn becomes_ready(&self) -> Option<BoxFuture<'_, ()>> {

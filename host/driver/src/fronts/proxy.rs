@@ -19,8 +19,7 @@ use tower::{Layer, Service, service_fn};
 
 pub(crate) use self::section::method;
 use super::{
-    FrontConfig, FrontReply, FrontRow, FrontService, OpenedFront, StartContext, StartedFront,
-    refuse_registration,
+    FrontConfig, FrontReply, FrontRow, FrontService, OpenedFront, StartContext, StartedFront, refuse_registration,
 };
 use crate::{
     Error,

@@ -15,8 +15,7 @@ use http::{Request, Response};
 use tower::Service;
 
 use super::{
-    FrontConfig, FrontReply, FrontRow, FrontService, OpenedFront, StartContext, StartedFront,
-    refuse_registration,
+    FrontConfig, FrontReply, FrontRow, FrontService, OpenedFront, StartContext, StartedFront, refuse_registration,
 };
 use crate::{Error, Limits, handler::FrontEndHandler};
 
@@ -51,12 +50,10 @@ impl FrontConfig for ReviewsConfig {
 
     async fn start(self: Box<Self>, context: StartContext<'_>) -> Result<StartedFront, Error> {
         let reviews = context.host.reviews().body_limits(context.bodies);
-        Ok(StartedFront::unregistered(
-            match context.connections.chains.clone() {
-                Some(chains) => reviews.definitions(move |object| chains.definition_of(object)),
-                None => reviews,
-            },
-        ))
+        Ok(StartedFront::unregistered(match context.connections.chains.clone() {
+            Some(chains) => reviews.definitions(move |object| chains.definition_of(object)),
+            None => reviews,
+        }))
     }
 
     fn set_servers(&mut self, _: Vec<UpstreamServer>) -> Result<(), &'static str> {

@@ -39,8 +39,7 @@ impl DefinitionLocation for ZooKeeperNodes {
             setting: "definitions",
             ensemble: "zookeeper.cluster",
         })?;
-        let store =
-            ZooKeeperStore::new(zookeeper.clone(), self.path.as_str()).map_err(LocationError::Path)?;
+        let store = ZooKeeperStore::new(zookeeper.clone(), self.path.as_str()).map_err(LocationError::Path)?;
         Ok(vec![Arc::new(store)])
     }
 

@@ -29,10 +29,7 @@ pub(super) fn own_panels(status: &DriverStatus) -> Vec<HealthPanel> {
     let panel = |title, lines| HealthPanel { title, lines };
     let replicas = status.replicas.iter().flat_map(|replicas| &replicas.replicas);
     vec![
-        panel(
-            "Listeners",
-            status.listeners.iter().map(HealthLine::from).collect(),
-        ),
+        panel("Listeners", status.listeners.iter().map(HealthLine::from).collect()),
         panel(
             "Definitions",
             status.table.stores.iter().map(HealthLine::from).collect(),
@@ -114,9 +111,7 @@ fn watch(server: &str, watch: &ClusterWatch) -> HealthLine {
         .text(", ")
         .count(watch.objects, "object")
         .problem(watch.problem.clone())
-        .advice(
-            "If the API server refuses the watch, grant list and watch of this kind to the driver's account.",
-        )
+        .advice("If the API server refuses the watch, grant list and watch of this kind to the driver's account.")
 }
 
 fn webhooks(webhooks: &WebhooksStatus) -> HealthLine {
@@ -135,9 +130,7 @@ fn webhooks(webhooks: &WebhooksStatus) -> HealthLine {
 
 fn audit(audit: &AuditStatus) -> HealthLine {
     let entries = audit.problems.iter();
-    let problems: Vec<_> = entries
-        .map(|(subject, why)| format!("{subject}: {why}"))
-        .collect();
+    let problems: Vec<_> = entries.map(|(subject, why)| format!("{subject}: {why}")).collect();
     let line = HealthLine::new("audit").problem((!problems.is_empty()).then(|| problems.join("; ")));
     let Some(last) = audit.last.as_ref().filter(|_| audit.is_auditor) else {
         return line.text(if audit.is_auditor {
@@ -147,9 +140,7 @@ fn audit(audit: &AuditStatus) -> HealthLine {
         });
     };
     let counts = audit.objects.iter().filter(|(_, count)| **count > 0);
-    let objects: Vec<_> = counts
-        .map(|(verdict, count)| format!("{count} {verdict}"))
-        .collect();
+    let objects: Vec<_> = counts.map(|(verdict, count)| format!("{count} {verdict}")).collect();
     let running = if audit.running { ", running again" } else { "" };
     line.text("at ")
         .at(last.at)

@@ -18,11 +18,7 @@ use crate::harness::{RunningDriver, text};
 
 impl RunningDriver {
     pub(crate) async fn call(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .body(body.into())
-            .unwrap();
+        let request = Request::builder().method(method).uri(path).body(body.into()).unwrap();
         let (status, body) = text(self.send_to_admin(request).await).await;
         (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
     }

@@ -38,9 +38,7 @@ async fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
 
 /// Returns the head of a request that announces a body of nine bytes, and the first byte of the body.
 fn unfinished(method: &str) -> String {
-    format!(
-        "{method} {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: 9\r\n\r\n{{"
-    )
+    format!("{method} {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: 9\r\n\r\n{{")
 }
 
 async fn ask(mut stream: TcpStream, method: &str) -> String {
@@ -92,13 +90,7 @@ async fn unfinished_bodies_share_a_memory_limit() {
     for (name, setup, path, kind, is_admin) in [
         ("driver", Setup::new(&[echo().await]), APPLICATIONS, json, false),
         ("reviews", reviews, "/admit", json, false),
-        (
-            "gateway",
-            gateway(&behind_gateway, |_| {}),
-            &of_gateway,
-            yaml,
-            false,
-        ),
+        ("gateway", gateway(&behind_gateway, |_| {}), &of_gateway, yaml, false),
         ("admin", Setup::new(&[echo().await]), "/v1/applies", json, true),
     ] {
         let driver = limits(setup).start().await;
@@ -112,9 +104,7 @@ async fn unfinished_bodies_share_a_memory_limit() {
             write(&mut stream, &request).await;
             open.push(stream);
         }
-        let replies = open
-            .iter_mut()
-            .map(|stream| Box::pin(until(stream, "try again later")));
+        let replies = open.iter_mut().map(|stream| Box::pin(until(stream, "try again later")));
         let (reply, ..) = future::select_all(replies).await;
         assert!(reply.starts_with("HTTP/1.1 503 "), "{name}: {reply}");
         let mut other = connect_from(LOCAL, address).await;
@@ -203,10 +193,7 @@ async fn a_stalled_body_ends_the_request_with_a_reason() {
         write(&mut stream, &unfinished(method)).await;
         let reply = rest(&mut stream).await;
         assert!(reply.starts_with("HTTP/1.1 408 "), "{method}: {reply}");
-        assert!(
-            reply.contains("the client was idle for 500ms"),
-            "{method}: {reply}"
-        );
+        assert!(reply.contains("the client was idle for 500ms"), "{method}: {reply}");
     }
 }
 
@@ -260,13 +247,7 @@ async fn a_stalled_body_over_http2_ends_the_request_with_a_reason() {
     assert_eq!(soon(sender.send_request(stalled)).await.unwrap().status(), 408);
     let mut complete_request = request("PUT", APPLICATIONS, application("good"));
     *complete_request.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
-    assert_eq!(
-        soon(sender.send_request(complete_request))
-            .await
-            .unwrap()
-            .status(),
-        200
-    );
+    assert_eq!(soon(sender.send_request(complete_request)).await.unwrap().status(), 200);
 }
 
 /// Starts an upstream with an endless reply. It reports when the driver stops reading the reply.
@@ -300,10 +281,9 @@ async fn a_reply_that_the_client_does_not_read_is_aborted() {
         let mut asking = request("GET", APPLICATIONS, Body::empty());
         *asking.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
         let response = if is_http2 {
-            let (mut sender, connection) =
-                hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
-                    .await
-                    .unwrap();
+            let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
+                .await
+                .unwrap();
             tokio::spawn(connection);
             soon(sender.send_request(asking)).await.unwrap()
         } else {
@@ -324,8 +304,7 @@ async fn a_reply_that_the_client_does_not_read_is_aborted() {
         };
         soon(freed).await;
         drop(response);
-        let given_back =
-            async { while driver.send(request("DELETE", "/x", Body::empty())).await.status() == 503 {} };
+        let given_back = async { while driver.send(request("DELETE", "/x", Body::empty())).await.status() == 503 {} };
         soon(given_back).await;
     }
 }
@@ -360,27 +339,13 @@ async fn a_watch_outlives_idle_timeouts_and_takes_no_request_slot() {
         })
         .start()
         .await;
-    let mut watch = driver
-        .send(request("GET", "/pods?watch=true", Body::empty()))
-        .await;
+    let mut watch = driver.send(request("GET", "/pods?watch=true", Body::empty())).await;
     assert_eq!(watch.status(), 200);
-    let second = driver
-        .send(request("GET", "/pods?watch=true", Body::empty()))
-        .await;
+    let second = driver.send(request("GET", "/pods?watch=true", Body::empty())).await;
     assert_eq!(second.status(), 503, "watches have a limit of their own");
-    let mut other = driver
-        .send(request("GET", "/pods", Body::empty()))
-        .await
-        .into_body();
+    let mut other = driver.send(request("GET", "/pods", Body::empty())).await.into_body();
     assert!(soon(other.frame()).await.unwrap().is_err());
-    let given_back = async {
-        while driver
-            .send(request("GET", "/plain", Body::empty()))
-            .await
-            .status()
-            == 503
-        {}
-    };
+    let given_back = async { while driver.send(request("GET", "/plain", Body::empty())).await.status() == 503 {} };
     soon(given_back).await;
     for _ in 0..2 {
         tokio::time::sleep(2 * SHORT).await;
@@ -513,12 +478,7 @@ async fn webhook_servers_gateways_and_admin_ports_limit_idle_clients() {
         .await;
     let applications = format!("{OUTER}/namespaces/n/applications");
     for (case, address, path, words) in [
-        (
-            "reviews",
-            reviews.address,
-            "/admit",
-            "the client was idle for 500ms",
-        ),
+        ("reviews", reviews.address, "/admit", "the client was idle for 500ms"),
         (
             "gateway",
             gateway.address,
@@ -554,28 +514,15 @@ async fn open_watches_and_tunnels_are_counted_apart_from_requests() {
     let _recorder = metrics::set_default_local_recorder(&recorder);
     let (watch_server, _events) = events().await;
     let tunnels = switching().await;
-    let has_metric = |name: &str, value: u32| {
-        metrics
-            .render()
-            .contains(&format!("admittance_http_{name} {value}\n"))
-    };
+    let has_metric = |name: &str, value: u32| metrics.render().contains(&format!("admittance_http_{name} {value}\n"));
     for (case, upstream, path, headers) in [
         ("a watch", watch_server, "/pods?watch=true", ""),
         ("an old watch", watch_server, "/api/v1/watch/pods", ""),
-        (
-            "a tunnel",
-            tunnels,
-            "/x",
-            "connection: upgrade\r\nupgrade: echo\r\n",
-        ),
+        ("a tunnel", tunnels, "/x", "connection: upgrade\r\nupgrade: echo\r\n"),
     ] {
         let driver = Setup::new(&[upstream]).on_this_thread().start().await;
         let mut stream = driver.connect().await;
-        write(
-            &mut stream,
-            &format!("GET {path} HTTP/1.1\r\nhost: x\r\n{headers}\r\n"),
-        )
-        .await;
+        write(&mut stream, &format!("GET {path} HTTP/1.1\r\nhost: x\r\n{headers}\r\n")).await;
         let head = until(&mut stream, "\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 "), "{case}: {head}");
         let rendered = metrics.render();

@@ -32,8 +32,7 @@ static BUNDLE: LazyLock<String> = LazyLock::new(|| {
 
 impl RunningDriver {
     async fn define(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, String) {
-        self.ask_as(request(method, &format!("{PREFIX}{path}"), body))
-            .await
+        self.ask_as(request(method, &format!("{PREFIX}{path}"), body)).await
     }
 
     async fn ask_as(&self, request: Request<Body>) -> (u16, String) {

@@ -5,15 +5,14 @@ use std::{future::Future, net::SocketAddr, path::Path, sync::Arc, time::Duration
 use admittance::{
     Host,
     admission::{
-        Chain, Deadline, Denial, Failure, Hook, Operation, Patch, Request as Admission, Response as Answer,
-        Rule, Stage, Verdict, async_trait,
+        Chain, Deadline, Denial, Failure, Hook, Operation, Patch, Request as Admission, Response as Answer, Rule,
+        Stage, Verdict, async_trait,
     },
 };
 use admittance_admin::AdminConfig;
 use admittance_bcs::{BcsConfig, SchedulersConfig, UpstreamKind, zookeeper::Ensembles};
 use admittance_driver::{
-    AdminPort, Config, Connections, DefinitionFiles, Driver, Limits, ListenConfig, LogConfig, Shutdown,
-    ShutdownResult,
+    AdminPort, Config, Connections, DefinitionFiles, Driver, Limits, ListenConfig, LogConfig, Shutdown, ShutdownResult,
 };
 use admittance_net::{
     tls::{self, ClientTls, ServerTls, Trust},
@@ -44,9 +43,7 @@ pub(crate) const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/n/applications
 pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(HANG_TIMEOUT, future)
-        .await
-        .expect("it hangs")
+    tokio::time::timeout(HANG_TIMEOUT, future).await.expect("it hangs")
 }
 
 /// A hook that denies objects named `bad`, warns about objects named `odd`, and adds a label to objects named `plain`.
@@ -73,8 +70,7 @@ impl Hook for HarnessHook {
 
 /// Returns an application with this name, by which [`HarnessHook`] decides.
 pub(crate) fn application(name: &str) -> String {
-    json!({"apiVersion": "v4", "kind": "application", "metadata": {"name": name, "namespace": "n"}})
-        .to_string()
+    json!({"apiVersion": "v4", "kind": "application", "metadata": {"name": name, "namespace": "n"}}).to_string()
 }
 
 pub(crate) struct Setup {

@@ -25,9 +25,8 @@ async fn a_request_whose_body_does_not_arrive_times_out() {
         .start()
         .await;
     let mut stream = driver.connect().await;
-    let head = format!(
-        "POST {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: 9\r\n\r\n{{"
-    );
+    let head =
+        format!("POST {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: 9\r\n\r\n{{");
     write(&mut stream, &head).await;
     let reply = until(&mut stream, "}").await;
     assert!(reply.starts_with("HTTP/1.1 408 "), "{reply}");

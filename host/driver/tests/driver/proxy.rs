@@ -17,15 +17,12 @@ use crate::harness::*;
 #[tokio::test]
 async fn a_request_goes_through_the_chains_before_the_upstream() {
     let driver = Setup::new(&[echo().await]).start().await;
-    let changed =
-        r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"plain","namespace":"n"},"seen":true}"#;
+    let changed = r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"plain","namespace":"n"},"seen":true}"#;
     assert_eq!(driver.post(application("good")).await, (200, application("good")));
     assert_eq!(driver.post(application("plain")).await, (200, changed.to_owned()));
     let (status, body) = driver.post(application("bad")).await;
     assert_eq!(status, 400);
-    assert!(
-        body.contains("1405234") && body.contains("stage judge of chain c denied the request: it is bad")
-    );
+    assert!(body.contains("1405234") && body.contains("stage judge of chain c denied the request: it is bad"));
     let stranger = Request::post(APPLICATIONS)
         .body(Body::from(application("good")))
         .unwrap();
@@ -54,10 +51,7 @@ async fn the_upstream_gets_forwarded_headers() {
         .header("connection", "x-once")
         .header("x-once", "1")
         .header("te", "trailers")
-        .header(
-            "traceparent",
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-        )
+        .header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
         .header("tracestate", "a=1")
         .body(Body::empty())
         .unwrap();
@@ -123,16 +117,10 @@ async fn trailers_are_forwarded() {
         Ok::<_, std::io::Error>(Frame::data(Bytes::from("abc"))),
         Ok(Frame::trailers(trailers)),
     ];
-    let mut request = request(
-        "PUT",
-        APPLICATIONS,
-        Body::new(StreamBody::new(stream::iter(frames))),
-    );
+    let mut request = request("PUT", APPLICATIONS, Body::new(StreamBody::new(stream::iter(frames))));
     request.headers_mut().insert("te", "trailers".parse().unwrap());
     request.headers_mut().insert("trailer", "x-sum".parse().unwrap());
-    let collected = soon(driver.send(request).await.into_body().collect())
-        .await
-        .unwrap();
+    let collected = soon(driver.send(request).await.into_body().collect()).await.unwrap();
     assert_eq!(collected.trailers().unwrap()["x-sum"], "42");
     assert_eq!(collected.to_bytes(), "abc");
 }
@@ -179,9 +167,7 @@ async fn the_next_server_is_tried_when_a_server_refuses_connections() {
     for _ in 0..6 {
         // A streamed body cannot be sent twice, so the driver does not send the request to the second server.
         let body = stream::iter(["a", "b"]).map(|chunk| Ok::<_, std::io::Error>(Bytes::from(chunk)));
-        let response = driver
-            .send(request("PUT", APPLICATIONS, Body::from_stream(body)))
-            .await;
+        let response = driver.send(request("PUT", APPLICATIONS, Body::from_stream(body))).await;
         assert_eq!(text(response).await, (200, "ab".to_owned()));
     }
     assert_eq!(driver.ask("/readyz").await.0, 200);
@@ -317,10 +303,7 @@ async fn a_client_that_expects_100_continue_gets_it() {
             body.len()
         );
         write(&mut stream, &head).await;
-        assert_eq!(
-            until(&mut stream, "\r\n\r\n").await,
-            "HTTP/1.1 100 Continue\r\n\r\n"
-        );
+        assert_eq!(until(&mut stream, "\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n");
         write(&mut stream, &body).await;
         let reply = rest(&mut stream).await;
         assert!(
@@ -384,11 +367,7 @@ async fn clients_cannot_choose_the_labels_of_metrics() {
         let lines = rendered
             .lines()
             .filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned()));
-        series.push(
-            lines
-                .filter(|line| !line.starts_with('#'))
-                .collect::<BTreeSet<_>>(),
-        );
+        series.push(lines.filter(|line| !line.starts_with('#')).collect::<BTreeSet<_>>());
     }
     assert_eq!(series[1], series[2]);
 }

@@ -54,18 +54,12 @@ async fn requests_in_flight_are_finished_before_the_driver_stops() {
     driver.shutdown.signal();
     soon(refused(&driver)).await;
     let (status, detail) = driver.ask("/readyz").await;
-    assert!(
-        status == 503 && detail.starts_with(r#"{"ready":false,"#),
-        "{detail}"
-    );
+    assert!(status == 503 && detail.starts_with(r#"{"ready":false,"#), "{detail}");
     assert_eq!(driver.status().await["stopping"], true);
     assert_eq!(rest(&mut idle).await, "", "an idle connection is closed");
     flight.release.notify_one();
     let reply = soon(flight.reply).await.unwrap();
-    assert!(
-        reply.starts_with("HTTP/1.1 200 ") && reply.ends_with("done"),
-        "{reply}"
-    );
+    assert!(reply.starts_with("HTTP/1.1 200 ") && reply.ends_with("done"), "{reply}");
     assert!(reply.contains("connection: close\r\n"), "{reply}");
     assert_eq!(alone(driver).wait_until_stopped().await, ShutdownResult::Cleanly);
 }

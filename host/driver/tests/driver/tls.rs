@@ -85,10 +85,9 @@ async fn both_versions_of_http_are_served_over_tls() {
 
     let stream = handshake(&driver, authority.client(None, b"h2")).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-    let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-            .await
-            .unwrap();
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
     tokio::spawn(connection);
     for name in ["good", "plain"] {
         let mut request = post(application(name));
@@ -98,9 +97,7 @@ async fn both_versions_of_http_are_served_over_tls() {
         assert_eq!(body.contains("seen"), name == "plain", "{body}");
     }
 
-    let stream = handshake(&driver, authority.client(None, b"http/1.1"))
-        .await
-        .unwrap();
+    let stream = handshake(&driver, authority.client(None, b"http/1.1")).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .unwrap();
@@ -119,10 +116,7 @@ async fn plain_http_at_a_port_with_tls_gets_400_and_the_fix() {
         .start()
         .await;
     let mut stream = driver.connect().await;
-    stream
-        .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
-        .await
-        .unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     let mut reply = String::new();
     soon(stream.read_to_string(&mut reply)).await.unwrap();
     assert!(reply.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{reply}");
@@ -154,19 +148,13 @@ async fn only_clients_with_a_trusted_certificate_are_accepted() {
         .tls(ServerTls::of_files(identity, Some(authority.file("ca.pem"))).unwrap())
         .start()
         .await;
-    for (who, expected) in [
-        (Some(&trusted_client), true),
-        (None, false),
-        (Some(&stranger), false),
-    ] {
+    for (who, expected) in [(Some(&trusted_client), true), (None, false), (Some(&stranger), false)] {
         // A refused client completes its handshake in TLS 1.3, and notices the refusal only when it reads. So a request
         // is sent too.
         let config = authority.client(who, b"http/1.1");
         let reply = async {
             let stream = handshake(&driver, config).await.ok()?;
-            let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-                .await
-                .ok()?;
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.ok()?;
             tokio::spawn(connection);
             let mut request = post(application("good"));
             request.headers_mut().insert("host", "localhost".parse().unwrap());
@@ -206,8 +194,7 @@ async fn the_upstream_may_require_tls_and_a_certificate() {
         let outer = Setup::new(&[])
             .servers(&[&format!("https://localhost:{port}")])
             .upstream(|upstream| {
-                upstream.tls =
-                    ClientTls::of_files(Some(authority.file("ca.pem")), identity.cloned()).unwrap();
+                upstream.tls = ClientTls::of_files(Some(authority.file("ca.pem")), identity.cloned()).unwrap();
             })
             .start()
             .await;
@@ -262,9 +249,7 @@ pub(crate) async fn until(condition: &str, mut is_so: impl AsyncFnMut() -> bool)
 }
 
 async fn presented_certificate(driver: &RunningDriver, authority: &FileAuthority) -> CertificateDer<'static> {
-    let stream = handshake(driver, authority.client(None, b"http/1.1"))
-        .await
-        .unwrap();
+    let stream = handshake(driver, authority.client(None, b"http/1.1")).await.unwrap();
     let chain = stream.get_ref().1.peer_certificates().unwrap();
     chain.first().unwrap().clone().into_owned()
 }
@@ -426,17 +411,10 @@ async fn an_invalid_certificate_or_key_does_not_replace_the_last_valid_one() {
     let mut serving = der(&good.certificate);
     for (case, break_it, part) in cases {
         break_it(&mount, &other);
-        until(case, async || {
-            certificate(&driver).await["problem"] != Value::Null
-        })
-        .await;
+        until(case, async || certificate(&driver).await["problem"] != Value::Null).await;
         let problem = certificate(&driver).await["problem"].to_string();
         assert!(problem.contains(part), "{case}: {problem}");
-        assert_eq!(
-            presented_certificate(&driver, &authority).await,
-            serving,
-            "{case}"
-        );
+        assert_eq!(presented_certificate(&driver, &authority).await, serving, "{case}");
 
         let repaired = authority.sign("localhost");
         rename_over(&mount, "", &repaired);
@@ -471,10 +449,7 @@ async fn accepted_clients_change_when_the_client_ca_changes() {
     })
     .await;
     assert!(OpenConnection::new(&driver, leaving.clone()).await.is_none());
-    until("the end of the open connection", async || {
-        !before.is_served().await
-    })
-    .await;
+    until("the end of the open connection", async || !before.is_served().await).await;
     let mut staying = OpenConnection::new(&driver, coming.clone()).await.unwrap();
 
     let both = [old.file("ca.pem"), new.file("ca.pem")].map(|file| std::fs::read_to_string(file).unwrap());
@@ -530,8 +505,7 @@ async fn a_changed_client_certificate_is_used_for_the_upstream() {
     let outer = Setup::new(&[])
         .servers(&[&format!("https://localhost:{port}")])
         .upstream(|upstream| {
-            upstream.tls =
-                ClientTls::of_files(Some(authority.file("ca.pem")), Some(mounted_identity(&mount))).unwrap();
+            upstream.tls = ClientTls::of_files(Some(authority.file("ca.pem")), Some(mounted_identity(&mount))).unwrap();
         })
         .start()
         .await;
@@ -606,10 +580,7 @@ async fn problems_with_certificates_are_logged_and_counted() {
     })
     .await;
     assert_eq!(warning_count(exposed), 2);
-    assert_eq!(
-        presented_certificate(&driver, &authority).await,
-        der(&next.certificate)
-    );
+    assert_eq!(presented_certificate(&driver, &authority).await, der(&next.certificate));
 }
 
 /// Makes a file world-readable. Copies of the file keep this mode.

@@ -44,12 +44,7 @@ impl Auditor {
     }
 
     /// Audits objects of a resource, several at a time, in no particular order. Dropping the future stops the audit.
-    pub async fn audit(
-        &self,
-        resource: &AuditedResource,
-        requests: Vec<Request>,
-        mut take: impl FnMut(JudgedObject),
-    ) {
+    pub async fn audit(&self, resource: &AuditedResource, requests: Vec<Request>, mut take: impl FnMut(JudgedObject)) {
         let (sender, mut receiver) = mpsc::channel(self.jobs);
         let mut tasks = JoinSet::new();
         let share = requests.len().div_ceil(self.jobs).max(1);

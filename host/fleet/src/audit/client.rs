@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use admittance::Table;
-use admittance_admission::{
-    GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Outline, Request,
-};
+use admittance_admission::{GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Outline, Request};
 use admittance_cluster::{AnswerError, ApiServerAnswer, Cluster};
 use bytes::Bytes;
 use futures_util::Stream;
@@ -73,11 +71,7 @@ impl AuditedResource {
         }
         let (api_version, kind) = (self.api_version(), &self.kind.kind);
         let rest = item.get().trim_start().strip_prefix('{').unwrap_or_default();
-        let comma = if rest.trim_start().starts_with('}') {
-            ""
-        } else {
-            ","
-        };
+        let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
         Object::parse(format!(
             r#"{{"apiVersion":"{api_version}","kind":"{kind}"{comma}{rest}"#
         ))
@@ -222,8 +216,7 @@ impl AuditClient {
                 let reports = ReportApi::from_api_version(&group_version);
                 // The resources of this group may be served by another program, such as a metrics server. If that
                 // program is down, only this group is missing.
-                let list_result: Result<ResourceList, _> =
-                    self.get_as(&format!("/apis/{group_version}")).await;
+                let list_result: Result<ResourceList, _> = self.get_as(&format!("/apis/{group_version}")).await;
                 let resource_list = match list_result {
                     Ok(list) => list,
                     Err(error) => {
@@ -257,8 +250,7 @@ impl AuditClient {
             let Some(body) = self.get(&path).await?.unless_missing(&path)? else {
                 continue;
             };
-            let resource_list: ResourceList =
-                serde_json::from_slice(&body).map_err(|error| content(&path, &error))?;
+            let resource_list: ResourceList = serde_json::from_slice(&body).map_err(|error| content(&path, &error))?;
             preferred_api = preferred_api.max(Some(api).filter(|api| resource_list.has_kind_of(*api)));
         }
         Ok(preferred_api)
@@ -287,10 +279,7 @@ fn auditable(list: ResourceList, tables: &[&Table]) -> Vec<AuditedResource> {
     let listable = resources.filter(|resource| resource.verbs.iter().any(|verb| verb == "list"));
     let resources = listable.map(
         |ApiResource {
-             name,
-             kind,
-             namespaced,
-             ..
+             name, kind, namespaced, ..
          }| AuditedResource {
             kind: GroupVersionKind {
                 group: group.clone(),
@@ -360,8 +349,7 @@ impl Pages {
         let Some(body) = answer.unless_missing(&self.path)? else {
             return Ok(None);
         };
-        let page: ObjectPage<'_> =
-            serde_json::from_slice(&body).map_err(|error| content(&self.path, &error))?;
+        let page: ObjectPage<'_> = serde_json::from_slice(&body).map_err(|error| content(&self.path, &error))?;
         self.next = Some(page.metadata.next).filter(|token| !token.is_empty());
         self.version.get_or_insert(page.metadata.resource_version);
         let items = page.items.unwrap_or_default().into_iter();
@@ -440,11 +428,7 @@ mod tests {
         // For 10 s no request is sent. The requests after this pause must still be sent one by one, and not in a burst.
         advance(Duration::from_secs(10)).await;
         let burst_start = Instant::now();
-        tokio::join!(
-            client.wait_for_turn(),
-            client.wait_for_turn(),
-            client.wait_for_turn()
-        );
+        tokio::join!(client.wait_for_turn(), client.wait_for_turn(), client.wait_for_turn());
         assert_eq!(burst_start.elapsed(), Duration::from_millis(100));
     }
 }

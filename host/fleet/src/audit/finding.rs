@@ -1,8 +1,7 @@
 //! The decision that the chains would make about an existing object.
 
 use admittance_admission::{
-    Decision, FailurePolicy, Mode, Outcome, Patch, RefusalCause, RequestRefusal, StageResult, TraceRow,
-    keywords,
+    Decision, FailurePolicy, Mode, Outcome, Patch, RefusalCause, RequestRefusal, StageResult, TraceRow, keywords,
 };
 use serde::Serialize;
 
@@ -83,8 +82,7 @@ impl AuditResult {
         if !outcome.is_changed() {
             return judgement(AuditVerdict::Allowed, None, String::new());
         }
-        let is_change =
-            |row: &&TraceRow| row.mode == Mode::Enforce && matches!(row.result, StageResult::Changed(_));
+        let is_change = |row: &&TraceRow| row.mode == Mode::Enforce && matches!(row.result, StageResult::Changed(_));
         Self {
             patch: outcome.patch.clone(),
             ..judgement(
@@ -137,10 +135,7 @@ impl Finding {
     }
 
     pub fn is_new_refusal(&self) -> bool {
-        let was_refused = self
-            .before
-            .as_ref()
-            .is_some_and(|before| before.verdict.is_refusal());
+        let was_refused = self.before.as_ref().is_some_and(|before| before.verdict.is_refusal());
         self.judgement.verdict.is_refusal() && !was_refused
     }
 }

@@ -219,9 +219,7 @@ mod tests {
 
     fn write(ledger: &mut Ledger) -> Vec<Option<String>> {
         let changed = ledger.changed();
-        changed
-            .iter()
-            .for_each(|namespace| ledger.mark_written(namespace));
+        changed.iter().for_each(|namespace| ledger.mark_written(namespace));
         changed
     }
 
@@ -270,10 +268,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let pods = ledger.begin_list("pods");
         for number in 0..RESULTS + 5 {
-            ledger.record(
-                pods,
-                sample_object("a", &number.to_string(), AuditVerdict::Denied),
-            );
+            ledger.record(pods, sample_object("a", &number.to_string(), AuditVerdict::Denied));
         }
         let shard = ledger.shard(&Some("a".to_owned())).unwrap();
         assert_eq!(shard.findings().count(), RESULTS);

@@ -64,11 +64,7 @@ impl ReportWriter {
 
     /// Writes the reports that are outdated. A report without findings is deleted instead. If a write fails, or the
     /// returned future is dropped, the report remains outdated until a later call writes it.
-    pub(super) async fn write(
-        &mut self,
-        client: &AuditClient,
-        ledger: &mut Ledger,
-    ) -> Result<(), AnswerError> {
+    pub(super) async fn write(&mut self, client: &AuditClient, ledger: &mut Ledger) -> Result<(), AnswerError> {
         let mut result = Ok(());
         for namespace in ledger.changed() {
             match self.write_one(client, ledger, &namespace).await {
@@ -132,11 +128,7 @@ impl ReportWriter {
 
     /// Compares the reports in the cluster with those that this program has written. Deletes reports without findings.
     /// If a written report is missing in the cluster, marks it as outdated, so that it is written again.
-    pub(super) async fn compare(
-        &mut self,
-        client: &AuditClient,
-        ledger: &mut Ledger,
-    ) -> Result<(), AnswerError> {
+    pub(super) async fn compare(&mut self, client: &AuditClient, ledger: &mut Ledger) -> Result<(), AnswerError> {
         let mut reported_namespaces = HashSet::new();
         for is_namespaced in [true, false] {
             let path = self.api.path(is_namespaced);
@@ -151,8 +143,7 @@ impl ReportWriter {
                 let page: Reports = serde_json::from_slice(&body).map_err(|error| content(&path, &error))?;
                 let all_metadata = page.items.into_iter().map(|report| report.metadata);
                 let own_metadata = all_metadata.filter(|metadata| metadata.name == self.name);
-                reported_namespaces
-                    .extend(own_metadata.map(|metadata| metadata.namespace.filter(|_| is_namespaced)));
+                reported_namespaces.extend(own_metadata.map(|metadata| metadata.namespace.filter(|_| is_namespaced)));
                 token = page.metadata.next;
                 if token.is_empty() {
                     break;

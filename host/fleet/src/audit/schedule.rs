@@ -269,16 +269,10 @@ impl Inner {
                 return true;
             }
             ObjectChange::Present(object) => {
-                if self
-                    .is_excluded(&resource, &object, &mut chain_audit.excluded)
-                    .await
-                {
+                if self.is_excluded(&resource, &object, &mut chain_audit.excluded).await {
                     return false;
                 }
-                let judged_object = chain_audit
-                    .auditor
-                    .judge(&resource, &resource.request(object))
-                    .await;
+                let judged_object = chain_audit.auditor.judge(&resource, &resource.request(object)).await;
                 work.ledger.record(number, judged_object);
                 return true;
             }

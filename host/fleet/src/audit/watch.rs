@@ -100,9 +100,8 @@ async fn watch_once(
     changes: &Sender<(u16, ObjectChange)>,
 ) -> Result<bool, AnswerError> {
     let path = resource.path(None);
-    let query = format!(
-        "{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={SECONDS}&resourceVersion={version}"
-    );
+    let query =
+        format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={SECONDS}&resourceVersion={version}");
     let mut lines = match client.lines(&query).await {
         Err(AnswerError::Status { status, .. }) if status == StatusCode::GONE => return Ok(false),
         lines => lines?,
@@ -114,10 +113,8 @@ async fn watch_once(
     let limit = Duration::from_secs(SECONDS) + GRACE;
     while let Ok(Some(line)) = timeout(limit, lines.next()).await {
         let line = line?;
-        let WatchedEvent { kind, object } =
-            serde_json::from_str(&line).map_err(|error| content_error(&error))?;
-        let event_object: ObjectOrError =
-            serde_json::from_str(object.get()).map_err(|error| content_error(&error))?;
+        let WatchedEvent { kind, object } = serde_json::from_str(&line).map_err(|error| content_error(&error))?;
+        let event_object: ObjectOrError = serde_json::from_str(object.get()).map_err(|error| content_error(&error))?;
         let parsed = || resource.object(object).map_err(|error| content_error(&error));
         let change = match kind {
             "ADDED" | "MODIFIED" => Some(ObjectChange::Present(parsed()?)),

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use pem::{EncodeConfig, LineEnding, Pem};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, PublicKeyData, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PublicKeyData, SanType,
 };
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use time::{Duration, OffsetDateTime};
@@ -94,8 +94,7 @@ impl Authority {
     /// error says what is wrong with the existing CA.
     pub fn succeeding(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (previous, _) = pair(certificates, key)?;
-        let mut successor =
-            Self::new(now).map_err(|error| format!("its successor cannot be made: {error}"))?;
+        let mut successor = Self::new(now).map_err(|error| format!("its successor cannot be made: {error}"))?;
         if not_after(&parse(&previous)?)? > now {
             successor.pem.push_str(&pem(&previous));
         }
@@ -148,9 +147,7 @@ impl Authority {
                     });
                 }
             }
-            CertificateSubject::Client(_) => {
-                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth]
-            }
+            CertificateSubject::Client(_) => params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth],
         }
         Ok(IssuedCertificate {
             certificate: params.signed_by(&key, &self.issuer)?.pem(),
@@ -275,13 +272,12 @@ fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> boo
             ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|id| id.0),
             _ => None,
         });
-    let authority_key_id =
-        authority
-            .iter_extensions()
-            .find_map(|extension| match extension.parsed_extension() {
-                ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
-                _ => None,
-            });
+    let authority_key_id = authority
+        .iter_extensions()
+        .find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+            _ => None,
+        });
     let is_key = issuer_key_id
         .zip(authority_key_id)
         .is_none_or(|(issuer_id, authority_id)| issuer_id == authority_id);
@@ -303,8 +299,7 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
         }
         CertificateSubject::Client(ClientName(name)) => {
             let mut names = leaf.subject().iter_common_name();
-            usage.value.client_auth
-                && names.any(|common_name| common_name.as_str().is_ok_and(|text| text == name))
+            usage.value.client_auth && names.any(|common_name| common_name.as_str().is_ok_and(|text| text == name))
         }
     }
 }

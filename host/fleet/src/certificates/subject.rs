@@ -33,11 +33,7 @@ impl Service {
     /// Returns the host names by which BCS's driver, Kubernetes and the cluster DNS reach the Service.
     pub fn hosts(&self) -> [SubjectHost; 3] {
         let Self(name) = self;
-        let names = [
-            name.clone(),
-            format!("{name}.svc"),
-            format!("{name}.svc.cluster.local"),
-        ];
+        let names = [name.clone(), format!("{name}.svc"), format!("{name}.svc.cluster.local")];
         names.map(SubjectHost::Name)
     }
 

@@ -133,10 +133,7 @@ fn a_webhook_has_the_rules_of_its_chains() {
     for part in ["the chain c", "list `resources`"] {
         assert!(problem.contains(part), "{part}: {problem}");
     }
-    assert_eq!(
-        registered_configurations(&by_kind, &registration()),
-        [] as [Json; 0]
-    );
+    assert_eq!(registered_configurations(&by_kind, &registration()), [] as [Json; 0]);
 }
 
 #[test]
@@ -242,14 +239,7 @@ fn chains_of_namespaces_have_separate_webhooks() {
             4,
         ),
     ];
-    let cluster: Row = (
-        "mutate.hooks.hooks-system",
-        "/mutate-cluster",
-        &[],
-        "pods",
-        "Ignore",
-        2,
-    );
+    let cluster: Row = ("mutate.hooks.hooks-system", "/mutate-cluster", &[], "pods", "Ignore", 2);
     let webhook_per_chain: &[Row] = &[
         (
             "bank.pods.mutate-namespaced.hooks.hooks-system",
@@ -298,14 +288,10 @@ fn chains_of_namespaces_have_separate_webhooks() {
         let configurations = registered_configurations(text, &registration);
         let webhooks = configurations[0]["webhooks"].as_array().unwrap();
         assert_eq!(webhooks.len(), expected.len(), "{webhooks:#?}");
-        for (webhook, (name, path, namespaces, resources, failure_policy, timeout)) in
-            webhooks.iter().zip(expected)
-        {
+        for (webhook, (name, path, namespaces, resources, failure_policy, timeout)) in webhooks.iter().zip(expected) {
             assert_eq!(webhook["name"], *name);
             assert_eq!(webhook["clientConfig"]["service"]["path"], *path);
-            let expressions = webhook["namespaceSelector"]["matchExpressions"]
-                .as_array()
-                .unwrap();
+            let expressions = webhook["namespaceSelector"]["matchExpressions"].as_array().unwrap();
             assert_eq!(expressions[0]["operator"], "NotIn", "{name}");
             let only = expressions.get(2).cloned().unwrap_or_default();
             let (operator, scope) = match namespaces {
@@ -330,11 +316,7 @@ fn chains_of_namespaces_have_separate_webhooks() {
 #[test]
 fn webhooks_exclude_requests_that_the_cluster_depends_on() {
     let none: &[&str] = &[];
-    let all: &[&str] = &[
-        "exclude-leases",
-        "exclude-authentication",
-        "exclude-authorization",
-    ];
+    let all: &[&str] = &["exclude-leases", "exclude-authentication", "exclude-authorization"];
     // (rule of a chain, expected match conditions of its webhook, whether the rule matches nodes)
     for (rule, expected, nodes) in [
         (PODS, none, false),
@@ -382,20 +364,13 @@ fn webhooks_exclude_requests_that_the_cluster_depends_on() {
             has_match_conditions: false,
             ..registration
         };
-        assert!(
-            webhooks[0]
-                .document(&old, "the CA")
-                .get("matchConditions")
-                .is_none()
-        );
+        assert!(webhooks[0].document(&old, "the CA").get("matchConditions").is_none());
     }
 }
 
 #[tokio::test]
 async fn match_conditions_exclude_requests_that_the_cluster_depends_on() {
-    use admittance::admission::{
-        Deadline, GroupVersionKind, GroupVersionResource, NoAuthorizer, Operation, Request,
-    };
+    use admittance::admission::{Deadline, GroupVersionKind, GroupVersionResource, NoAuthorizer, Operation, Request};
     use admittance_conditions::{CelConditions, MatchCondition};
     let compile = |exclusion: &Exclusion| MatchCondition::compile(exclusion.name, exclusion.expression);
     let conditions: CelConditions = EXCLUSIONS.iter().map(compile).collect::<Result<_, _>>().unwrap();
@@ -404,11 +379,7 @@ async fn match_conditions_exclude_requests_that_the_cluster_depends_on() {
         ("coordination.k8s.io", "leases", Some("exclude-leases")),
         ("coordination.k8s.io", "leasecandidates", None),
         ("example.com", "leases", None),
-        (
-            "authentication.k8s.io",
-            "tokenreviews",
-            Some("exclude-authentication"),
-        ),
+        ("authentication.k8s.io", "tokenreviews", Some("exclude-authentication")),
         (
             "authorization.k8s.io",
             "subjectaccessreviews",

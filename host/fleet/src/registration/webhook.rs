@@ -5,9 +5,7 @@ use std::{
     time::Duration,
 };
 
-use admittance::admission::{
-    FailurePolicy, MatchPolicy, Matcher, Mode, Phase, Reinvocation, Rule, Scope, SideEffects,
-};
+use admittance::admission::{FailurePolicy, MatchPolicy, Matcher, Mode, Phase, Reinvocation, Rule, Scope, SideEffects};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value as Json, json};
 
@@ -51,11 +49,7 @@ impl RegisteredWebhook {
                     .filter(|webhook| !webhook.rules.is_empty())
             };
             if registration.per_chain {
-                webhooks.extend(
-                    chains
-                        .chunks(1)
-                        .filter_map(|chain| webhook_for(Scope::Any, chain)),
-                );
+                webhooks.extend(chains.chunks(1).filter_map(|chain| webhook_for(Scope::Any, chain)));
                 continue;
             }
             let mut cluster_chains = Vec::new();

@@ -64,11 +64,7 @@ impl DefinitionConditions {
                 } else {
                     (
                         StatusCondition::new(false, "Invalid", reasons),
-                        StatusCondition::new(
-                            None,
-                            "Invalid",
-                            "The modules of an invalid chain are not fetched.",
-                        ),
+                        StatusCondition::new(None, "Invalid", "The modules of an invalid chain are not fetched."),
                     )
                 };
                 not_live(accepted, modules_resolved, reason, message)
@@ -91,13 +87,7 @@ impl DefinitionConditions {
         self.live.is_true == Some(true) || self.live.reason == NEVER_CALLED
     }
 
-    pub(super) fn to_json(
-        &self,
-        kind: &ResourceKind,
-        before: &Value,
-        generation: &Value,
-        now: Moment,
-    ) -> Value {
+    pub(super) fn to_json(&self, kind: &ResourceKind, before: &Value, generation: &Value, now: Moment) -> Value {
         let before = before.get("conditions").and_then(Value::as_array);
         let condition = |name: &str, condition: &StatusCondition| {
             let status_text = match condition.is_true {
@@ -106,8 +96,7 @@ impl DefinitionConditions {
                 None => "Unknown",
             };
             let is_same = |old_condition: &&Value| {
-                let has_text =
-                    |field: &str, text: &str| old_condition.get(field).and_then(Value::as_str) == Some(text);
+                let has_text = |field: &str, text: &str| old_condition.get(field).and_then(Value::as_str) == Some(text);
                 has_text("type", name) && has_text("status", status_text)
             };
             let previous_condition = before.and_then(|before| before.iter().find(is_same));
@@ -192,11 +181,7 @@ fn enforced(stages: &[StageStatus]) -> StatusCondition {
     let disabled: Vec<_> = stages()
         .filter_map(|stage| {
             let disabled = stage.disabled.as_ref()?;
-            let effect = if disabled.audit {
-                "only audited"
-            } else {
-                "not called"
-            };
+            let effect = if disabled.audit { "only audited" } else { "not called" };
             Some(format!(
                 "stage {} is {effect} until {}: {}",
                 stage.name, disabled.until, disabled.reason
@@ -213,11 +198,7 @@ fn enforced(stages: &[StageStatus]) -> StatusCondition {
     if audited_stages.is_empty() {
         StatusCondition::new(true, "Enforced", "The answers of all stages are enforced.")
     } else {
-        StatusCondition::new(
-            false,
-            "Audit",
-            format!("in mode Audit: {}", audited_stages.join(", ")),
-        )
+        StatusCondition::new(false, "Audit", format!("in mode Audit: {}", audited_stages.join(", ")))
     }
 }
 

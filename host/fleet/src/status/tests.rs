@@ -197,11 +197,7 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
             .collect();
         assert_eq!(conditions(&status), expected, "{state:?}");
         let count = |field: &str| status.get(field).and_then(Value::as_array).map_or(0, Vec::len);
-        assert_eq!(
-            (count("modules"), count("mistakes")),
-            (modules, mistakes),
-            "{state:?}"
-        );
+        assert_eq!((count("modules"), count("mistakes")), (modules, mistakes), "{state:?}");
         let is_live = expected[2].1 == "True";
         assert_eq!(status.get("revision").is_some(), is_live, "{state:?}");
         let reason = event(&CHAIN, &resource(None), &status).map(|event| event.reason);
@@ -240,20 +236,11 @@ fn a_chain_that_no_request_reaches_is_not_live() {
         let condition_rows = conditions(&status);
         assert_eq!(condition_rows[2], ("Live", live.0, live.1));
         assert_eq!(condition_rows[3], ("Enforced", enforced.0, enforced.1));
-        assert_eq!(
-            status["conditions"][3]["message"],
-            "spec.rules[0] has only `kinds`"
-        );
+        assert_eq!(status["conditions"][3]["message"], "spec.rules[0] has only `kinds`");
         assert_eq!(status["revision"], 7);
         let stored_resource = resource(Some(status));
         assert_eq!(
-            new_status(
-                &CHAIN,
-                &stored_resource,
-                &VersionState::Live,
-                &host,
-                Moment::now()
-            ),
+            new_status(&CHAIN, &stored_resource, &VersionState::Live, &host, Moment::now()),
             None
         );
     }
@@ -271,13 +258,7 @@ fn only_conditions_that_change_get_a_new_time() {
     host.status.revision = 8;
     let stored_resource = resource(Some(first.clone()));
     assert_eq!(
-        new_status(
-            &CHAIN,
-            &stored_resource,
-            &VersionState::Live,
-            &host,
-            Moment::now()
-        ),
+        new_status(&CHAIN, &stored_resource, &VersionState::Live, &host, Moment::now()),
         None
     );
     let now = Moment::now();
@@ -317,14 +298,7 @@ fn the_conditions_of_an_exception_follow_from_its_state() {
             writes_counts: false,
             rollouts: Vec::new(),
         };
-        let status = new_status(
-            &EXCEPTION,
-            &resource(None),
-            &VersionState::Live,
-            &host,
-            Moment::now(),
-        )
-        .unwrap();
+        let status = new_status(&EXCEPTION, &resource(None), &VersionState::Live, &host, Moment::now()).unwrap();
         let expected = [("Accepted", "True", "Valid"), ("Live", expected.0, expected.1)];
         assert_eq!(conditions(&status), expected);
         assert_eq!(status.get("modules"), None);
@@ -344,20 +318,13 @@ fn a_status_that_differs_only_in_call_counts_is_written_at_an_interval() {
         ];
         stages[0]["calls"]["recent"] =
             json!({"seconds": 300, "allowed": allowed, "changed": 1, "denied": 2, "failed": 0});
-        stages[1]["calls"]["recent"] =
-            json!({"seconds": 290, "allowed": 0, "changed": 0, "denied": 0, "failed": 4});
+        stages[1]["calls"]["recent"] = json!({"seconds": 290, "allowed": 0, "changed": 0, "denied": 0, "failed": 4});
         json!(stages)
     };
     let write = |stages: &Value, counts: bool, before: Option<Value>| {
         let mut pass = host(stages);
         pass.writes_counts = counts;
-        new_status(
-            &CHAIN,
-            &resource(before),
-            &VersionState::Live,
-            &pass,
-            Moment::now(),
-        )
+        new_status(&CHAIN, &resource(before), &VersionState::Live, &pass, Moment::now())
     };
     assert_eq!(write(&json!([]), true, None).unwrap().get(RECENT), None);
     let first = write(&called(10), false, None).unwrap();
@@ -420,10 +387,7 @@ fn the_status_of_a_chain_contains_its_rollouts() {
     };
     let first = status_of(None, &VersionState::Live, &pass("progressing")).unwrap();
     let stored_resource = resource(Some(first.clone()));
-    assert_eq!(
-        rollouts(&stored_resource),
-        [rollout("Mutating:pods/a", "progressing")]
-    );
+    assert_eq!(rollouts(&stored_resource), [rollout("Mutating:pods/a", "progressing")]);
     assert_eq!(
         status_of(Some(first.clone()), &VersionState::Live, &pass("progressing")),
         None
@@ -440,11 +404,6 @@ fn the_status_of_a_chain_contains_its_rollouts() {
         let event = event(&CHAIN, &stored_resource, &next).map(|event| (event.is_warning, event.reason));
         assert_eq!(event, expected, "{state}");
     }
-    let none = status_of(
-        Some(first),
-        &VersionState::Live,
-        &host(&json!([stage("a", &plugin())])),
-    )
-    .unwrap();
+    let none = status_of(Some(first), &VersionState::Live, &host(&json!([stage("a", &plugin())]))).unwrap();
     assert_eq!(none.get(ROLLOUTS), None);
 }

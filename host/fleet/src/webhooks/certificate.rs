@@ -84,18 +84,11 @@ impl SecretContents {
         object.entry("type").or_insert_with(|| TYPE.into());
         let metadata = object.entry("metadata").or_insert_with(|| json!({}));
         if let Some(metadata) = metadata.as_object_mut() {
-            metadata
-                .entry("labels")
-                .or_insert_with(|| labels(&registration.name));
+            metadata.entry("labels").or_insert_with(|| labels(&registration.name));
         }
     }
 
-    fn validity(
-        &self,
-        identity: &IdentityPem,
-        service: &Service,
-        now: OffsetDateTime,
-    ) -> Option<IssuedValidity> {
+    fn validity(&self, identity: &IdentityPem, service: &Service, now: OffsetDateTime) -> Option<IssuedValidity> {
         let authorities = certificates_in(self.authorities.as_bytes()).ok()?;
         let IdentityPem { certificate, key } = identity;
         let validity = IssuedValidity::check(certificate, key, &service.subject(), &authorities)?;
@@ -128,10 +121,7 @@ impl Renewal<'_> {
             .next
             .take()
             .filter(|next| contents.validity(next, service, now).is_some());
-        match (
-            contents.validity(&contents.served, service, now),
-            contents.next.take(),
-        ) {
+        match (contents.validity(&contents.served, service, now), contents.next.take()) {
             (Some(_), Some(next)) if !self.is_trusted => contents.next = Some(next),
             (_, Some(next)) => contents.served = next,
             (Some(validity), None) if self.is_early || validity.is_due(now) => {
@@ -257,11 +247,7 @@ impl CertificateSecret {
 
     /// Takes the next step to replace the certificate. Returns true if there is a new certificate that is not served
     /// yet, because the API server does not trust its CA yet.
-    pub(super) async fn renew(
-        &self,
-        state: &mut ConfigurationState,
-        inner: &Inner,
-    ) -> Result<bool, ResourceError> {
+    pub(super) async fn renew(&self, state: &mut ConfigurationState, inner: &Inner) -> Result<bool, ResourceError> {
         let now = Moment::now().0.into();
         let resource = self.get().await?;
         let stored_contents = resource.as_ref().and_then(SecretContents::read);
@@ -301,10 +287,7 @@ impl CertificateSecret {
     }
 
     pub(super) fn remaining_overlap(&self, state: &ConfigurationState) -> Duration {
-        let since = state
-            .trusted
-            .as_ref()
-            .map_or_else(Instant::now, |(_, since)| *since);
+        let since = state.trusted.as_ref().map_or_else(Instant::now, |(_, since)| *since);
         (since + self.terms.overlap).saturating_duration_since(Instant::now())
     }
 }

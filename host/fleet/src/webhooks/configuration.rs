@@ -22,8 +22,7 @@ const VALIDATING: ResourceKind = ResourceKind {
     ..MUTATING
 };
 
-pub(super) const KINDS: [(Phase, ResourceKind); 2] =
-    [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
+pub(super) const KINDS: [(Phase, ResourceKind); 2] = [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
 
 /// A webhook configuration as this program wrote it last: the webhooks, and the version that the object had after the
 /// write. An old API server drops fields that it does not know, so the stored webhooks may differ from these.
@@ -151,16 +150,8 @@ mod tests {
                 vec![webhook.clone()],
                 false,
             ),
-            (
-                Some(json!([webhook, {"name": "other"}])),
-                vec![webhook.clone()],
-                false,
-            ),
-            (
-                Some(json!([{"name": "w", "rules": []}])),
-                vec![webhook.clone()],
-                false,
-            ),
+            (Some(json!([webhook, {"name": "other"}])), vec![webhook.clone()], false),
+            (Some(json!([{"name": "w", "rules": []}])), vec![webhook.clone()], false),
         ] {
             let mut resource = stored_resource(stored_webhooks.clone());
             assert_eq!(
@@ -170,7 +161,8 @@ mod tests {
             );
             set(&mut resource.object, "hooks", &wanted_webhooks);
             assert!(has_webhooks(&resource, &wanted_webhooks), "{stored_webhooks:?}");
-            let labels = json!({"x": "y", "app.kubernetes.io/name": "admittance", "app.kubernetes.io/instance": "hooks"});
+            let labels =
+                json!({"x": "y", "app.kubernetes.io/name": "admittance", "app.kubernetes.io/instance": "hooks"});
             assert_eq!(resource.object["metadata"]["labels"], labels);
         }
     }

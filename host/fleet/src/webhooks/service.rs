@@ -37,10 +37,7 @@ struct ServiceConditions {
 impl Slices {
     /// Returns whether a Pod of the Service is ready. Without EndpointSlices, returns true: not every cluster has them.
     fn may_answer(&self) -> bool {
-        let mut endpoints = self
-            .items
-            .iter()
-            .flat_map(|slice| slice.endpoints.iter().flatten());
+        let mut endpoints = self.items.iter().flat_map(|slice| slice.endpoints.iter().flatten());
         self.items.is_empty() || endpoints.any(|endpoint| endpoint.conditions.ready != Some(false))
     }
 }

@@ -17,9 +17,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_definitions::{
-    DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, FileChange, StoreError,
-};
+use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, FileChange, StoreError};
 use admittance_fleet::ChainStore;
 use serde_json::{Value, json};
 
@@ -83,8 +81,7 @@ async fn written_chains_are_read_back() {
     assert_eq!(read(&store).await, [(path.clone(), first.clone())]);
 
     let mut stored_chain = setting.server.object(PLURAL, "", "pods").unwrap();
-    stored_chain["metadata"]["annotations"] =
-        json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
+    stored_chain["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
     stored_chain["metadata"]["uid"] = json!("u");
     stored_chain["status"] = json!({"conditions": []});
     setting.server.put(PLURAL, stored_chain);
@@ -102,10 +99,7 @@ async fn written_chains_are_read_back() {
         json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"})
     );
     assert_eq!(
-        (
-            &updated_chain["metadata"]["labels"],
-            &updated_chain["metadata"]["uid"]
-        ),
+        (&updated_chain["metadata"]["labels"], &updated_chain["metadata"]["uid"]),
         (&Value::Null, &json!("u"))
     );
     assert_eq!(updated_chain["status"], json!({"conditions": []}));
@@ -178,10 +172,7 @@ async fn written_exceptions_are_read_back() {
     });
     let path = store.path_for(&id("AdmissionException", "shop")).unwrap();
     assert_eq!(path, Path::new("kubernetes:AdmissionException/shop"));
-    store
-        .commit(&[change(&path, None, Some(&exception))])
-        .await
-        .unwrap();
+    store.commit(&[change(&path, None, Some(&exception))]).await.unwrap();
     let files = store.read().await.unwrap();
     let definitions = DefinitionSet::of_files(files.clone()).definitions().unwrap();
     assert_eq!((definitions.chains.len(), definitions.exceptions.len()), (1, 1));
@@ -217,9 +208,7 @@ async fn written_namespaced_chains_are_read_back() {
     };
     setting.server.put(NAMESPACED, in_namespace("bakery", "first"));
     setting.server.put(PLURAL, chain("pods", "first"));
-    let path = store
-        .path_for(&id("NamespacedAdmissionChain", "shop/pods"))
-        .unwrap();
+    let path = store.path_for(&id("NamespacedAdmissionChain", "shop/pods")).unwrap();
     assert_eq!(path, Path::new("kubernetes:NamespacedAdmissionChain/shop/pods"));
     assert!(store.owns(&path));
     let first = in_namespace("shop", "first");
@@ -249,10 +238,7 @@ async fn written_namespaced_chains_are_read_back() {
         .unwrap();
     let misplaced_change = change(&path, Some(&second), Some(&in_namespace("bakery", "second")));
     let error = store.commit(&[misplaced_change]).await.unwrap_err().to_string();
-    assert!(
-        error.contains("not NamespacedAdmissionChain/shop/pods"),
-        "{error}"
-    );
+    assert!(error.contains("not NamespacedAdmissionChain/shop/pods"), "{error}");
     store.commit(&[change(&path, Some(&second), None)]).await.unwrap();
     assert_eq!(read(&store).await.len(), 2);
     for name in ["pods", "Shop/pods", "shop/Pods", "shop/a/b", "a.b/pods"] {
@@ -291,11 +277,7 @@ async fn definitions_at_the_wrong_path_or_of_the_wrong_kind_are_refused() {
     }
     let changes = [
         change(&path, None, Some(&chain("pods", "first"))),
-        change(
-            &store.path_for(&id("AdmissionChain", "other")).unwrap(),
-            None,
-            None,
-        ),
+        change(&store.path_for(&id("AdmissionChain", "other")).unwrap(), None, None),
     ];
     let result = store.commit(&changes).await;
     assert!(matches!(result, Err(StoreError::OneAtATime { .. })), "{result:?}");

@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use admittance_definitions::{
-    DefinitionFile, DefinitionSet, DefinitionStore, FileChange, OnBadDefinition, StoreError,
-};
+use admittance_definitions::{DefinitionFile, DefinitionSet, DefinitionStore, FileChange, OnBadDefinition, StoreError};
 use admittance_fleet::{PolicyStore, PolicySystem};
 use serde_json::{Value, json};
 
@@ -51,10 +49,7 @@ fn define_kubernetes(setting: &Setting, version: &str) {
     let version = format!("{KUBERNETES}/{version}");
     for (plural, kind) in [
         ("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
-        (
-            "validatingadmissionpolicybindings",
-            "ValidatingAdmissionPolicyBinding",
-        ),
+        ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
     ] {
         setting.server.define_kind(&version, plural, kind, false);
     }
@@ -99,11 +94,7 @@ async fn until(store: &PolicyStore, expected: &[(&str, usize)]) {
 async fn policies_can_be_read_but_not_written() {
     let setting = Setting::new();
     let store = store(&setting, &ALL).await;
-    assert_eq!(
-        store.read().await.unwrap(),
-        [],
-        "the API server has none of the kinds"
-    );
+    assert_eq!(store.read().await.unwrap(), [], "the API server has none of the kinds");
     // Like Kubernetes 1.28, the server serves admission policies only as v1beta1.
     define_kubernetes(&setting, "v1beta1");
     put_policy(&setting);
@@ -119,18 +110,12 @@ async fn policies_can_be_read_but_not_written() {
     let gatekeeper = json!({
         "location": "metadata.labels.owner", "parameters": {"assign": {"value": "a"}},
     });
-    setting.server.define_kind(
-        "mutations.gatekeeper.sh/v1",
-        "assignmetadata",
-        "AssignMetadata",
-        false,
-    );
-    setting.server.define_kind(
-        "mutations.gatekeeper.sh/v1alpha1",
-        "assignimage",
-        "AssignImage",
-        false,
-    );
+    setting
+        .server
+        .define_kind("mutations.gatekeeper.sh/v1", "assignmetadata", "AssignMetadata", false);
+    setting
+        .server
+        .define_kind("mutations.gatekeeper.sh/v1alpha1", "assignimage", "AssignImage", false);
     put(&setting, "assignmetadata", "", gatekeeper);
     let pods = json!([{"groups": [""], "versions": ["v1"], "kinds": ["Pod"]}]);
     let image = json!({

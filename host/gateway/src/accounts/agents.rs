@@ -63,8 +63,7 @@ impl Accounts {
                 .execute(&mut *change)
                 .await?;
             let actor = format!("agent of {cluster_id}");
-            self.commit(change, &actor, "use register token", cluster_id)
-                .await?;
+            self.commit(change, &actor, "use register token", cluster_id).await?;
         }
         let directory = self.directory()?;
         Ok(directory.agent(cluster_id, register_token)?.clone())
@@ -98,11 +97,9 @@ impl Accounts {
             .bind(cluster_id.to_owned())
             .execute(&mut *change)
             .await?;
-        self.insert_credentials(&mut change, cluster_id, &reported)
-            .await?;
+        self.insert_credentials(&mut change, cluster_id, &reported).await?;
         let actor = format!("agent of {cluster_id}");
-        self.commit(change, &actor, "report credentials", cluster_id)
-            .await
+        self.commit(change, &actor, "report credentials", cluster_id).await
     }
 
     pub(super) async fn insert_credentials(
@@ -150,10 +147,7 @@ impl Accounts {
     pub(super) fn reachable(&self, report: AgentReport) -> Result<ClusterCredentials, AccountsError> {
         let credentials = report.credentials()?;
         let local = &self.0.local_servers;
-        let refused = credentials
-            .server_addresses
-            .iter()
-            .find_map(|uri| refusal(uri, local));
+        let refused = credentials.server_addresses.iter().find_map(|uri| refusal(uri, local));
         refused.map_or(Ok(credentials), Err)
     }
 }
@@ -249,36 +243,23 @@ fn refusal(uri: &Uri, local: &[IpNet]) -> Option<AccountsError> {
             "is an address of the gateway's own machine or link: list it in `accounts.localServers` if an API \
              server is there",
         )),
-        None if host.eq_ignore_ascii_case("localhost")
-            || host.to_ascii_lowercase().ends_with(".localhost") =>
-        {
-            Some(invalid_address(
-                uri,
-                "is the gateway's own machine: send an IP address",
-            ))
+        None if host.eq_ignore_ascii_case("localhost") || host.to_ascii_lowercase().ends_with(".localhost") => {
+            Some(invalid_address(uri, "is the gateway's own machine: send an IP address"))
         }
         _ => None,
     }
 }
 
 fn is_listed(ip: IpAddr, networks: &[IpNet]) -> bool {
-    networks
-        .iter()
-        .any(|network| network.contains(&ip.to_canonical()))
+    networks.iter().any(|network| network.contains(&ip.to_canonical()))
 }
 
 fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {
-            ip.is_loopback()
-                || ip.is_link_local()
-                || ip.is_unspecified()
-                || ip.is_broadcast()
-                || ip.is_multicast()
+            ip.is_loopback() || ip.is_link_local() || ip.is_unspecified() || ip.is_broadcast() || ip.is_multicast()
         }
-        IpAddr::V6(ip) => {
-            ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified() || ip.is_multicast()
-        }
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified() || ip.is_multicast(),
     }
 }
 

@@ -7,8 +7,8 @@ use admittance_net::bearer::TokenDigest;
 use sqlx::{query, query_scalar};
 
 use super::{
-    Access, Accounts, AccountsError, BcsInfo, ClusterType, Provider, RegisterToken, RegisteredCluster,
-    Secret, User, UserId, UserName,
+    Access, Accounts, AccountsError, BcsInfo, ClusterType, Provider, RegisterToken, RegisteredCluster, Secret, User,
+    UserId, UserName,
     database::now,
     error::violation,
     keys::{random_suffix, random_token},
@@ -143,10 +143,7 @@ impl Accounts {
         let suffix = |length| random_suffix(length).map_err(unavailable);
         let (id, provider) = match name {
             ClusterName::Plain(_) => (format!("plain-{lower}"), Provider::Plain),
-            ClusterName::Bcs(_) => (
-                format!("bcs-{lower}-{}", suffix(BCS_SUFFIX_LENGTH)?),
-                Provider::Bcs,
-            ),
+            ClusterName::Bcs(_) => (format!("bcs-{lower}-{}", suffix(BCS_SUFFIX_LENGTH)?), Provider::Bcs),
         };
         let cluster = RegisteredCluster {
             identifier: format!("{id}-{}", suffix(IDENTIFIER_LENGTH)?),
@@ -231,8 +228,7 @@ impl Accounts {
             used_at: None,
         };
         insert_register_token(&mut change, &cluster.id, &token).await?;
-        self.commit(change, actor, "create register token", &cluster.id)
-            .await?;
+        self.commit(change, actor, "create register token", &cluster.id).await?;
         Ok(CreatedRegisterToken {
             value,
             created_at,
@@ -240,11 +236,7 @@ impl Accounts {
         })
     }
 
-    pub async fn revoke_register_token(
-        &self,
-        actor: &str,
-        cluster: &RegisteredCluster,
-    ) -> Result<(), AccountsError> {
+    pub async fn revoke_register_token(&self, actor: &str, cluster: &RegisteredCluster) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
         if delete_register_token(&mut change, &cluster.id).await? == 0 {
             return Err(AccountsError::Unknown(
@@ -252,8 +244,7 @@ impl Accounts {
                 cluster.id.clone(),
             ));
         }
-        self.commit(change, actor, "revoke register token", &cluster.id)
-            .await
+        self.commit(change, actor, "revoke register token", &cluster.id).await
     }
 
     /// Sets the access of a user to a cluster, or withdraws it if the access is `None`. [`Access::Cluster`] to a Mesos

@@ -20,25 +20,19 @@ use sqlx::{
 };
 
 use super::{
-    Access, AccountsError, AgentReport, BcsInfo, ClusterCredentials, DatabaseConfig, Directory, KeyFile,
-    RegisterToken, RegisteredCluster, TokenId, User, UserId, directory::UserToken, role_grants::role_grants,
+    Access, AccountsError, AgentReport, BcsInfo, ClusterCredentials, DatabaseConfig, Directory, KeyFile, RegisterToken,
+    RegisteredCluster, TokenId, User, UserId, directory::UserToken, role_grants::role_grants,
 };
 
 const MIGRATIONS: &str = "admittance_migrations";
 /// The migrations that create and change the tables in SQLite, oldest first, each with its name and statements.
 const SQLITE_STEPS: [(&str, &str); 3] = [
-    (
-        "accounts",
-        include_str!("../../migrations/sqlite/0001_accounts.sql"),
-    ),
+    ("accounts", include_str!("../../migrations/sqlite/0001_accounts.sql")),
     ("import", include_str!("../../migrations/sqlite/0002_import.sql")),
     ("roles", include_str!("../../migrations/sqlite/0003_roles.sql")),
 ];
 const MYSQL_STEPS: [(&str, &str); 3] = [
-    (
-        "accounts",
-        include_str!("../../migrations/mysql/0001_accounts.sql"),
-    ),
+    ("accounts", include_str!("../../migrations/mysql/0001_accounts.sql")),
     ("import", include_str!("../../migrations/mysql/0002_import.sql")),
     ("roles", include_str!("../../migrations/mysql/0003_roles.sql")),
 ];
@@ -110,11 +104,7 @@ impl Database {
         Ok(change)
     }
 
-    pub(super) async fn load(
-        &self,
-        keys: &KeyFile,
-        previous: Option<&Directory>,
-    ) -> Result<Directory, AccountsError> {
+    pub(super) async fn load(&self, keys: &KeyFile, previous: Option<&Directory>) -> Result<Directory, AccountsError> {
         read_directory(&mut self.pool.begin().await?, keys, previous).await
     }
 }
@@ -140,8 +130,7 @@ pub(super) async fn read_directory(
         let previous_credentials = previous
             .and_then(|previous| previous.cluster(&cluster.id))
             .and_then(|previous_cluster| previous_cluster.credentials.as_ref());
-        if let (Some(credentials), Some(previous_credentials)) =
-            (&mut cluster.credentials, previous_credentials)
+        if let (Some(credentials), Some(previous_credentials)) = (&mut cluster.credentials, previous_credentials)
             && *credentials == *previous_credentials
         {
             *credentials = previous_credentials.clone();
@@ -207,9 +196,7 @@ async fn users(transaction: &mut DatabaseTransaction) -> Result<BTreeMap<UserId,
         .collect()
 }
 
-async fn tokens(
-    transaction: &mut DatabaseTransaction,
-) -> Result<HashMap<[u8; 32], UserToken>, AccountsError> {
+async fn tokens(transaction: &mut DatabaseTransaction) -> Result<HashMap<[u8; 32], UserToken>, AccountsError> {
     let rows: Vec<(i64, i64, String, i64, i64)> =
         query_as("SELECT id, user_id, digest, created_at, expires_at FROM admittance_user_tokens")
             .fetch_all(&mut **transaction)
@@ -295,11 +282,10 @@ async fn grants(transaction: &mut DatabaseTransaction) -> Result<Grants, Account
 async fn register_tokens(
     transaction: &mut DatabaseTransaction,
 ) -> Result<HashMap<String, RegisterToken>, AccountsError> {
-    let rows: Vec<(String, String, i64, i64, Option<i64>)> = query_as(
-        "SELECT cluster_id, digest, created_at, expires_at, used_at FROM admittance_register_tokens",
-    )
-    .fetch_all(&mut **transaction)
-    .await?;
+    let rows: Vec<(String, String, i64, i64, Option<i64>)> =
+        query_as("SELECT cluster_id, digest, created_at, expires_at, used_at FROM admittance_register_tokens")
+            .fetch_all(&mut **transaction)
+            .await?;
     rows.into_iter()
         .map(|(cluster, digest, created_at, expires_at, used_at)| {
             let token = RegisterToken {
@@ -367,10 +353,7 @@ pub(super) fn moment(seconds: i64) -> Moment {
 }
 
 pub(super) fn seconds(moment: Moment) -> i64 {
-    let since = moment
-        .0
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = moment.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
@@ -392,10 +375,7 @@ mod tests {
             ca: Some("ca.pem".into()),
         };
         let text = url(&DatabaseConfig::MySql(config.clone())).unwrap();
-        assert!(
-            text.ends_with("?ssl-mode=verify_identity&ssl-ca=ca%2Epem"),
-            "{text}"
-        );
+        assert!(text.ends_with("?ssl-mode=verify_identity&ssl-ca=ca%2Epem"), "{text}");
         config.ca = Some(OsStr::from_bytes(b"\xff").into());
         let error = url(&DatabaseConfig::MySql(config)).unwrap_err();
         assert!(error.to_string().contains("is not UTF-8"), "{error}");

@@ -103,10 +103,7 @@ impl Directory {
 
     /// Returns the cluster with this ID. As in the database of bcs-api, the case of letters in the ID does not matter.
     pub fn cluster(&self, id: &str) -> Option<&Arc<RegisteredCluster>> {
-        let in_any_case = || {
-            self.clusters()
-                .find(|cluster| cluster.id.eq_ignore_ascii_case(id))
-        };
+        let in_any_case = || self.clusters().find(|cluster| cluster.id.eq_ignore_ascii_case(id));
         self.clusters.get(id).or_else(in_any_case)
     }
 
@@ -161,9 +158,7 @@ impl Directory {
         };
         match cluster.grants.get(&user.id) {
             Some(Access::Cluster) => Some(Access::Cluster),
-            Some(Access::Permission(granted)) => {
-                creator_permission.max(Some(*granted)).map(Access::Permission)
-            }
+            Some(Access::Permission(granted)) => creator_permission.max(Some(*granted)).map(Access::Permission),
             None => creator_permission.map(Access::Permission),
         }
     }
@@ -181,12 +176,7 @@ impl Directory {
         cluster: &RegisteredCluster,
         required_permission: Permission,
     ) -> Result<(), TokenDenied> {
-        ensure_permission(
-            self.permission(user, cluster),
-            user,
-            &cluster.id,
-            required_permission,
-        )
+        ensure_permission(self.permission(user, cluster), user, &cluster.id, required_permission)
     }
 
     /// Returns the permission of a user for the drivers of a Mesos cluster. Users who are not super users need a grant,
@@ -196,8 +186,7 @@ impl Directory {
             return Some(Permission::Hooks);
         }
         let registered = self.clusters.values().filter(|cluster| {
-            let is_requested =
-                |bcs: &BcsInfo| bcs.kind == ClusterType::Mesos && bcs.cluster_id == platform_id;
+            let is_requested = |bcs: &BcsInfo| bcs.kind == ClusterType::Mesos && bcs.cluster_id == platform_id;
             cluster.bcs.as_ref().is_some_and(is_requested)
         });
         registered
@@ -227,17 +216,10 @@ impl Directory {
     }
 
     /// Returns the cluster with this ID if `register_token` is its current register token and has not expired.
-    pub fn agent(
-        &self,
-        cluster_id: &str,
-        register_token: &[u8],
-    ) -> Result<&Arc<RegisteredCluster>, TokenDenied> {
+    pub fn agent(&self, cluster_id: &str, register_token: &[u8]) -> Result<&Arc<RegisteredCluster>, TokenDenied> {
         let digest = TokenDigest::of(register_token);
         let cluster = self.cluster(cluster_id).ok_or(TokenDenied::NoRegisterToken)?;
-        let expected = cluster
-            .register_token
-            .as_ref()
-            .ok_or(TokenDenied::NoRegisterToken)?;
+        let expected = cluster.register_token.as_ref().ok_or(TokenDenied::NoRegisterToken)?;
         let is_in_time = expected.used_at.is_some() || expected.expires_at > Moment::now();
         if !bool::from(expected.digest.is(&digest)) || !is_in_time {
             return Err(TokenDenied::RegisterToken);

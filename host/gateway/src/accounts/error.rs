@@ -60,9 +60,7 @@ pub(super) fn violation(
 ) -> impl FnOnce(sqlx::Error) -> AccountsError {
     move |error| match error.as_database_error() {
         Some(violation) if violation.is_unique_violation() => AccountsError::Exists(kind, name.to_string()),
-        Some(violation) if violation.is_foreign_key_violation() => {
-            AccountsError::Unknown(parent, name.to_string())
-        }
+        Some(violation) if violation.is_foreign_key_violation() => AccountsError::Unknown(parent, name.to_string()),
         _ => error.into(),
     }
 }

@@ -23,12 +23,11 @@ use self::{
     source::{ImportSource, SourceCredentials, SourcePermission, SourceToken},
 };
 use super::{
-    Access, Accounts, AccountsError, AgentReport, Directory, RegisterToken, Secret, TokenId, UserId,
-    UserName,
+    Access, Accounts, AccountsError, AgentReport, Directory, RegisterToken, Secret, TokenId, UserId, UserName,
     database::{DatabaseTransaction, moment, now, read_directory},
     rows::{
-        UserTokenRow, digest_text, insert_cluster, insert_grant, insert_register_token, insert_token,
-        insert_user, token_row_name,
+        UserTokenRow, digest_text, insert_cluster, insert_grant, insert_register_token, insert_token, insert_user,
+        token_row_name,
     },
 };
 
@@ -146,10 +145,7 @@ impl Accounts {
                 .execute(&mut *change)
                 .await?;
         }
-        let subject = format!(
-            "{} users and {} clusters of bcs-api",
-            outcome.users, outcome.clusters
-        );
+        let subject = format!("{} users and {} clusters of bcs-api", outcome.users, outcome.clusters);
         self.commit(change, actor, "import", &subject).await?;
         Ok(outcome)
     }
@@ -190,13 +186,9 @@ impl Accounts {
         };
         let cluster = reported.cluster_id;
         let checked = self.reachable(report).and_then(|credentials| {
-            let unusable =
-                |error: &dyn std::fmt::Display| AccountsError::Invalid(format!("cacert_data: {error}"));
-            let authorities =
-                tls::certificates_in(credentials.ca.as_bytes()).map_err(|error| unusable(&error))?;
-            Trust::Only(&authorities)
-                .roots()
-                .map_err(|error| unusable(&error))?;
+            let unusable = |error: &dyn std::fmt::Display| AccountsError::Invalid(format!("cacert_data: {error}"));
+            let authorities = tls::certificates_in(credentials.ca.as_bytes()).map_err(|error| unusable(&error))?;
+            Trust::Only(&authorities).roots().map_err(|error| unusable(&error))?;
             Ok(credentials)
         });
         match checked {

@@ -46,8 +46,7 @@ impl KeyFile {
     pub fn create(path: &Path) -> Result<Self, String> {
         use std::io::Write;
 
-        let write_error =
-            |error: &dyn std::fmt::Display| format!("{} cannot be written: {error}", path.display());
+        let write_error = |error: &dyn std::fmt::Display| format!("{} cannot be written: {error}", path.display());
         let mut key = [0; KEY_LENGTH];
         let random = SystemRandom::new();
         random.fill(&mut key).map_err(|error| write_error(&error))?;
@@ -70,16 +69,10 @@ impl KeyFile {
         let key = keys.first().ok_or("there is no key")?;
         let mut nonce = [0; NONCE_LEN];
         let random = SystemRandom::new();
-        random
-            .fill(&mut nonce)
-            .map_err(|_| "there are no random numbers")?;
+        random.fill(&mut nonce).map_err(|_| "there are no random numbers")?;
         let mut sealed = secret.0.clone().into_bytes();
         key.key
-            .seal_in_place_append_tag(
-                Nonce::assume_unique_for_key(nonce),
-                Aad::from(row_name),
-                &mut sealed,
-            )
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(row_name), &mut sealed)
             .map_err(|_| "it cannot be encrypted")?;
         let bytes = [nonce.as_slice(), &sealed].concat();
         Ok(format!("{}:{}", key.name, BASE64_STANDARD.encode(bytes)))
@@ -120,8 +113,7 @@ impl KeyFile {
 
 fn read(path: &Path) -> Result<Vec<AccountKey>, String> {
     let name = path.display();
-    let text = file::read_secret_to_string(path, LONGEST_FILE)
-        .map_err(|error| error.describe(path, "the key file"))?;
+    let text = file::read_secret_to_string(path, LONGEST_FILE).map_err(|error| error.describe(path, "the key file"))?;
     let mut keys = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() {
@@ -169,9 +161,7 @@ fn random(length: usize, letters: usize) -> Result<String, String> {
     let usable = 256 / letters * letters;
     while text.len() < length {
         let mut bytes = [0; 64];
-        source
-            .fill(&mut bytes)
-            .map_err(|_| "there are no random numbers")?;
+        source.fill(&mut bytes).map_err(|_| "there are no random numbers")?;
         let bytes = bytes.map(usize::from);
         let characters = bytes
             .iter()

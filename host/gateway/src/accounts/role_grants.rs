@@ -75,9 +75,7 @@ pub enum GrantScope {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRoleGrant {
-    #[error(
-        "{0:?} is not a valid ID of a cluster: write letters, digits, `-` and `_`, or `*` for all clusters"
-    )]
+    #[error("{0:?} is not a valid ID of a cluster: write letters, digits, `-` and `_`, or `*` for all clusters")]
     Cluster(String),
     #[error("{0:?} is not a valid name of a namespace")]
     Namespace(String),
@@ -109,9 +107,7 @@ impl FromStr for GrantedClusters {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         match text {
             "*" => Ok(Self::Every),
-            text if (1..=160).contains(&text.len()) && text.bytes().all(is_valid) => {
-                Ok(Self::Named(text.to_owned()))
-            }
+            text if (1..=160).contains(&text.len()) && text.bytes().all(is_valid) => Ok(Self::Named(text.to_owned())),
             text => Err(InvalidRoleGrant::Cluster(text.to_owned())),
         }
     }
@@ -290,11 +286,7 @@ async fn delete(change: &mut DatabaseTransaction, grant: &RoleGrant) -> Result<(
     .await
 }
 
-async fn write(
-    change: &mut DatabaseTransaction,
-    sql: &'static str,
-    grant: &RoleGrant,
-) -> Result<(), AccountsError> {
+async fn write(change: &mut DatabaseTransaction, sql: &'static str, grant: &RoleGrant) -> Result<(), AccountsError> {
     query(sql)
         .bind(grant.user.as_str().to_owned())
         .bind(grant.role.as_str())
@@ -306,24 +298,20 @@ async fn write(
     Ok(())
 }
 
-pub(super) async fn role_grants(
-    transaction: &mut DatabaseTransaction,
-) -> Result<BTreeSet<RoleGrant>, AccountsError> {
+pub(super) async fn role_grants(transaction: &mut DatabaseTransaction) -> Result<BTreeSet<RoleGrant>, AccountsError> {
     let tuples: Vec<(String, String, String, String, String)> =
         query_as("SELECT user_name, role, cluster, namespace, source FROM admittance_role_grants")
             .fetch_all(&mut **transaction)
             .await?;
-    let rows = tuples
-        .into_iter()
-        .map(|(user, role, cluster, namespace, source)| {
-            Ok(RoleGrant {
-                user: parse_column(&user)?,
-                role: parse_column(&role)?,
-                clusters: parse_column(&cluster)?,
-                scope: parse_column(&namespace)?,
-                source: parse_column(&source)?,
-            })
-        });
+    let rows = tuples.into_iter().map(|(user, role, cluster, namespace, source)| {
+        Ok(RoleGrant {
+            user: parse_column(&user)?,
+            role: parse_column(&role)?,
+            clusters: parse_column(&cluster)?,
+            scope: parse_column(&namespace)?,
+            source: parse_column(&source)?,
+        })
+    });
     rows.collect()
 }
 
@@ -368,12 +356,7 @@ mod tests {
         let user = accounts.create_user("test", &alice, false, &[]).await.unwrap();
         let new_cluster = async |kind, id: &str| {
             let name = ClusterName::new(id, Some(("project", kind))).unwrap();
-            accounts
-                .create_cluster("test", None, &name)
-                .await
-                .unwrap()
-                .id
-                .clone()
+            accounts.create_cluster("test", None, &name).await.unwrap().id.clone()
         };
         let first = new_cluster(ClusterType::Kubernetes, "BCS-K8S-1").await;
         let second = new_cluster(ClusterType::Kubernetes, "BCS-K8S-10").await;

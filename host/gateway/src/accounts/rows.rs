@@ -31,8 +31,7 @@ pub(super) async fn insert_user(change: &mut DatabaseTransaction, user: User) ->
         .execute(&mut **change)
         .await
         .map_err(violation("user", "user", &user.name))?;
-    let id =
-        query_scalar("SELECT id FROM admittance_users WHERE name = ?").bind(user.name.as_str().to_owned());
+    let id = query_scalar("SELECT id FROM admittance_users WHERE name = ?").bind(user.name.as_str().to_owned());
     Ok(User {
         id: UserId(id.fetch_one(&mut **change).await?),
         ..user
@@ -51,10 +50,7 @@ pub(super) struct UserTokenRow {
     pub(super) sealed_value: Option<String>,
 }
 
-pub(super) async fn insert_token(
-    change: &mut DatabaseTransaction,
-    token: UserTokenRow,
-) -> Result<(), sqlx::Error> {
+pub(super) async fn insert_token(change: &mut DatabaseTransaction, token: UserTokenRow) -> Result<(), sqlx::Error> {
     query(
         "INSERT INTO admittance_user_tokens (id, user_id, digest, created_at, expires_at, sealed_value) \
          VALUES (?, ?, ?, ?, ?, ?)",
@@ -134,7 +130,6 @@ pub(super) async fn delete_register_token(
     change: &mut DatabaseTransaction,
     cluster: &str,
 ) -> Result<u64, AccountsError> {
-    let deleted =
-        query("DELETE FROM admittance_register_tokens WHERE cluster_id = ?").bind(cluster.to_owned());
+    let deleted = query("DELETE FROM admittance_register_tokens WHERE cluster_id = ?").bind(cluster.to_owned());
     Ok(deleted.execute(&mut **change).await?.rows_affected())
 }

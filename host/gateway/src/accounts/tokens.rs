@@ -159,10 +159,7 @@ impl Accounts {
                 .await?;
         for (cluster, sealed) in rows {
             let update = "UPDATE admittance_credentials SET sealed_token = ? WHERE cluster_id = ?";
-            match self
-                .reseal(&mut change, &sealed, &cluster, (update, &cluster))
-                .await?
-            {
+            match self.reseal(&mut change, &sealed, &cluster, (update, &cluster)).await? {
                 Ok(()) => outcome.tokens += 1,
                 Err(reason) => outcome.skipped.push(format!(
                     "the token of the cluster {cluster}: {reason}, or have its agent report again"
@@ -178,10 +175,7 @@ impl Accounts {
         for (id, digest, sealed) in rows {
             let update = "UPDATE admittance_user_tokens SET sealed_value = ? WHERE digest = ?";
             let row_name = token_row_name(&digest);
-            match self
-                .reseal(&mut change, &sealed, &row_name, (update, &digest))
-                .await?
-            {
+            match self.reseal(&mut change, &sealed, &row_name, (update, &digest)).await? {
                 Ok(()) => outcome.user_tokens += 1,
                 Err(reason) => outcome.skipped.push(format!(
                     "the token {id} of a user: {reason}, or revoke it so that another is created"

@@ -182,9 +182,7 @@ pub struct RegisteredCluster {
 
 impl RegisteredCluster {
     pub(crate) fn is_kubernetes(&self) -> bool {
-        self.bcs
-            .as_ref()
-            .is_none_or(|info| info.kind != ClusterType::Mesos)
+        self.bcs.as_ref().is_none_or(|info| info.kind != ClusterType::Mesos)
     }
 }
 
@@ -222,8 +220,7 @@ pub struct RegisterToken {
 impl PartialEq for RegisterToken {
     fn eq(&self, other: &Self) -> bool {
         bool::from(self.digest.is(&other.digest))
-            && (self.created_at, self.expires_at, self.used_at)
-                == (other.created_at, other.expires_at, other.used_at)
+            && (self.created_at, self.expires_at, self.used_at) == (other.created_at, other.expires_at, other.used_at)
     }
 }
 

@@ -104,11 +104,7 @@ impl KubernetesProxy {
     }
 
     async fn open(&self, request: TunnelRequest) -> Result<PendingTunnel, KubernetesError> {
-        let TunnelRequest {
-            cluster,
-            token,
-            params,
-        } = request;
+        let TunnelRequest { cluster, token, params } = request;
         // The token is checked before the parameters are parsed. So the parser gets no input without a valid token.
         let cluster = self.0.accounts.use_register_token(&cluster, &token).await?;
         let credentials = credentials(&params)?;
@@ -119,11 +115,7 @@ impl KubernetesProxy {
             ))
         })?;
         let (session, outgoing) = TunnelSession::new(memory);
-        let route = ClusterRoute::new(
-            &cluster.id,
-            Arc::new(credentials),
-            ConnectVia::Tunnel(session.clone()),
-        )?;
+        let route = ClusterRoute::new(&cluster.id, Arc::new(credentials), ConnectVia::Tunnel(session.clone()))?;
         let open = self.0.routes.open(&cluster.id, Arc::new(route)).ok_or_else(|| {
             KubernetesError::Tunnel(format!("the agents of {} have too many tunnels open", cluster.id))
         })?;
@@ -274,13 +266,9 @@ mod tests {
             BASE64_STANDARD.encode(json.to_string())
         };
         let pem = "-----BEGIN CERTIFICATE-----";
-        let parsed_credentials =
-            credentials(&encode("https://10.0.0.1:443;https://10.0.0.2", "t", pem)).unwrap();
+        let parsed_credentials = credentials(&encode("https://10.0.0.1:443;https://10.0.0.2", "t", pem)).unwrap();
         assert_eq!(
-            (
-                parsed_credentials.ca.as_str(),
-                parsed_credentials.user_token.0.as_str()
-            ),
+            (parsed_credentials.ca.as_str(), parsed_credentials.user_token.0.as_str()),
             (pem, "t")
         );
         assert_eq!(parsed_credentials.server_addresses.len(), 2);
@@ -305,10 +293,7 @@ mod tests {
                 encode(&addresses.join(";"), "secret", pem),
                 "has 17 addresses, and at most 16",
             ),
-            (
-                encode(&servers, "secret", pem),
-                "has 17000 bytes, and at most 2048",
-            ),
+            (encode(&servers, "secret", pem), "has 17000 bytes, and at most 2048"),
             (
                 encode(&format!("https://{}", "a".repeat(93)), "secret", pem),
                 "more than 92 bytes",

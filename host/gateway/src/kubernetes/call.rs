@@ -95,21 +95,13 @@ impl ClusterRoute {
                 Some(reply.pointer("/status/allowed") == Some(&Value::Bool(true)))
             }
             failed => {
-                tracing::debug!(
-                    ?failed,
-                    "the API server did not say whom the agent may impersonate"
-                );
+                tracing::debug!(?failed, "the API server did not say whom the agent may impersonate");
                 None
             }
         }
     }
 
-    async fn call(
-        &self,
-        method: &Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<(StatusCode, Value), CallError> {
+    async fn call(&self, method: &Method, path: &str, body: Option<&Value>) -> Result<(StatusCode, Value), CallError> {
         let mut request = Request::new(body.map_or_else(Body::empty, |body| body.to_string().into()));
         *request.method_mut() = method.clone();
         *request.uri_mut() = path
@@ -131,8 +123,8 @@ impl ClusterRoute {
             let bytes = reply_body
                 .map_err(|error| CallError::Invalid(error.to_string()))?
                 .to_bytes();
-            let reply = serde_json::from_slice(&bytes)
-                .unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
+            let reply =
+                serde_json::from_slice(&bytes).unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
             Ok((head.status, reply))
         };
         let replied = tokio::time::timeout(TIMEOUT, replied).await;

@@ -8,9 +8,7 @@ use crate::accounts::{AccountsError, TokenDenied};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KubernetesError {
-    #[error(
-        "there is no such path: write /tunnels/clusters/IDENTIFIER/ before the path of the cluster's API"
-    )]
+    #[error("there is no such path: write /tunnels/clusters/IDENTIFIER/ before the path of the cluster's API")]
     NoRoute,
     /// The path of the request is ambiguous: different servers could read it differently.
     #[error("{0}")]

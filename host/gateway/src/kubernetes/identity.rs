@@ -50,8 +50,7 @@ pub(super) const SUPER_USERS_AND_MASTERS: &[&str] = &["admittance:super-users", 
 impl ImpersonatedUser {
     /// Creates the identity of a user. Its groups are `groups`, the groups for the access, and `super_user_groups`.
     pub(super) fn new(user: String, groups: &[String], access: Access, super_user_groups: &[&str]) -> Self {
-        let is_granted =
-            |required| matches!(access, Access::Permission(permission) if permission >= required);
+        let is_granted = |required| matches!(access, Access::Permission(permission) if permission >= required);
         let granted = GROUPS.iter().filter(|(required, _)| is_granted(*required));
         let all = granted
             .map(|(_, group)| *group)
@@ -68,12 +67,7 @@ impl ImpersonatedUser {
     /// agent's. Returns `false` if one of these names cannot be sent in a header.
     ///
     /// `Connection` is replaced, too. If a client listed the new headers in it, the next server would drop them.
-    pub(super) fn replace(
-        &self,
-        headers: &mut HeaderMap,
-        authorization: &HeaderValue,
-        is_upgrade: bool,
-    ) -> bool {
+    pub(super) fn replace(&self, headers: &mut HeaderMap, authorization: &HeaderValue, is_upgrade: bool) -> bool {
         let header_names: Vec<_> = headers.keys().filter(|name| is_identity(name)).cloned().collect();
         for name in header_names {
             headers.remove(name);
@@ -88,11 +82,7 @@ impl ImpersonatedUser {
         let Ok(user) = HeaderValue::from_str(&self.user) else {
             return false;
         };
-        let groups: Result<Vec<_>, _> = self
-            .groups
-            .iter()
-            .map(|group| HeaderValue::from_str(group))
-            .collect();
+        let groups: Result<Vec<_>, _> = self.groups.iter().map(|group| HeaderValue::from_str(group)).collect();
         let Ok(groups) = groups else { return false };
         headers.insert(AUTHORIZATION, authorization.clone());
         headers.insert(IMPERSONATE_USER, user);

@@ -33,10 +33,7 @@ impl<'u> TunnelPath<'u> {
         let after = uri.path().strip_prefix(PREFIX).ok_or(KubernetesError::NoRoute)?;
         let (identifier, rest) = after.split_once('/').unwrap_or((after, ""));
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if identifier.is_empty()
-            || !identifier.bytes().all(is_plain)
-            || identifier.bytes().all(|byte| byte == b'.')
-        {
+        if identifier.is_empty() || !identifier.bytes().all(is_plain) || identifier.bytes().all(|byte| byte == b'.') {
             return Err(KubernetesError::NoRoute);
         }
         let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
@@ -44,8 +41,7 @@ impl<'u> TunnelPath<'u> {
             .parse()
             .map_err(|_| KubernetesError::NoRoute)?;
         // `parse` refuses paths that servers could read differently, for example with a segment `..`.
-        let target =
-            ApiTarget::parse(rest.path()).map_err(|rejection| KubernetesError::Path(rejection.message))?;
+        let target = ApiTarget::parse(rest.path()).map_err(|rejection| KubernetesError::Path(rejection.message))?;
         Ok(Self {
             identifier,
             rest: Uri::from(rest),
@@ -63,11 +59,7 @@ pub(super) fn is_proxied(path: &str) -> bool {
 pub(super) fn needed_permission(method: &Method, target: &ApiTarget, is_upgrade: bool) -> Permission {
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     let ApiTarget::Resource(target) = target else {
-        return if is_read {
-            Permission::Read
-        } else {
-            Permission::Write
-        };
+        return if is_read { Permission::Read } else { Permission::Write };
     };
     let is_question = QUESTIONS.iter().any(|(group, resources)| {
         *group == target.resource.group && resources.contains(&target.resource.resource.as_str())

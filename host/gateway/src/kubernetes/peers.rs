@@ -123,11 +123,7 @@ impl Peers {
 
     /// Keeps a tunnel to every registered gateway open. Never returns.
     pub(super) async fn follow(self: &Arc<Self>, kubernetes: &KubernetesProxy) {
-        tokio::join!(
-            self.secrets.follow(),
-            self.tls.keep_fresh(),
-            self.hold_all(kubernetes)
-        );
+        tokio::join!(self.secrets.follow(), self.tls.keep_fresh(), self.hold_all(kubernetes));
     }
 
     async fn hold_all(self: &Arc<Self>, kubernetes: &KubernetesProxy) {
@@ -236,8 +232,7 @@ impl Peers {
             (TOKEN, secret.proof(HandshakeStep::Opens, &connection)),
         ];
         let uri = at_path(&uri, PATH)?;
-        let (mut socket, reply) =
-            websocket(&self.connector, uri, &connection.key, headers, LARGEST_OF_GATEWAY).await?;
+        let (mut socket, reply) = websocket(&self.connector, uri, &connection.key, headers, LARGEST_OF_GATEWAY).await?;
         let of_reply = |name| reply.get(name).and_then(|value| value.to_str().ok());
         connection.challenge = of_reply(CHALLENGE).unwrap_or_default().to_owned();
         if !of_reply(TOKEN).is_some_and(|proof| secret.accepts(proof, HandshakeStep::Accepts, &connection)) {
@@ -303,9 +298,7 @@ async fn announce(session: &TunnelSession, kubernetes: &KubernetesProxy) {
                 // While the route is held, its tunnel counts as used. To send the announcement can take long, so the
                 // route is dropped before.
                 drop(route);
-                session
-                    .announce(TunnelAnnouncement::Added(Bytes::from(text)))
-                    .await;
+                session.announce(TunnelAnnouncement::Added(Bytes::from(text))).await;
             }
         }
         tokio::select! {

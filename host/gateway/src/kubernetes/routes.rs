@@ -5,8 +5,7 @@ use std::{collections::HashMap, io, sync::Arc, time::Duration};
 use admittance_net::{
     tls::{self, ClientTls, Trust},
     upstream::{
-        AnyConnection, Choice, Dial, HealthCheck, Servers, Upstream, UpstreamConfig, UpstreamServer,
-        tcp_connector_with,
+        AnyConnection, Choice, Dial, HealthCheck, Servers, Upstream, UpstreamConfig, UpstreamServer, tcp_connector_with,
     },
 };
 use http::{HeaderValue, Uri, uri::PathAndQuery};
@@ -67,18 +66,14 @@ impl ClusterRoute {
             cluster: cluster.to_owned(),
             reason,
         };
-        let certificates = tls::certificates_in(credentials.ca.as_bytes())
-            .map_err(|error| unusable(format!("its CA: {error}")))?;
-        let client = tls::client(Trust::Only(&certificates), None)
-            .map_err(|error| unusable(format!("its CA: {error}")))?;
+        let certificates =
+            tls::certificates_in(credentials.ca.as_bytes()).map_err(|error| unusable(format!("its CA: {error}")))?;
+        let client =
+            tls::client(Trust::Only(&certificates), None).map_err(|error| unusable(format!("its CA: {error}")))?;
         let tls = ClientTls::from(client)
             .with_server_name(SERVER_NAME)
             .map_err(|error| unusable(error.to_string()))?;
-        let addresses = credentials
-            .server_addresses
-            .iter()
-            .cloned()
-            .map(UpstreamServer::new);
+        let addresses = credentials.server_addresses.iter().cloned().map(UpstreamServer::new);
         let servers: Vec<_> = addresses
             .collect::<Result<_, _>>()
             .map_err(|error| unusable(error.to_string()))?;
@@ -137,9 +132,7 @@ fn dial(via: &ConnectVia, cluster: &str) -> Dial {
             let host = server.host().unwrap_or_default();
             let port = server.port_u16().unwrap_or(443);
             let address = format!("{host}:{port}");
-            let stream = session
-                .open(TunnelDestination { cluster, address }, &budget)
-                .await?;
+            let stream = session.open(TunnelDestination { cluster, address }, &budget).await?;
             Ok::<_, BoxError>(AnyConnection::new(stream))
         }
     }))
@@ -152,9 +145,7 @@ fn tcp(accounts: Accounts) -> Dial {
         let accounts = accounts.clone();
         async move {
             let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed: Vec<_> = addresses
-                .filter(|address| accounts.may_connect(address.ip()))
-                .collect();
+            let allowed: Vec<_> = addresses.filter(|address| accounts.may_connect(address.ip())).collect();
             if allowed.is_empty() {
                 Err(io::Error::other(format!(
                     "{name} has only addresses of the gateway's own machine or link: list them in \
@@ -271,10 +262,7 @@ impl Routes {
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<ClusterRoute>) -> Option<OpenTunnel> {
         let mut tunnels = self.tunnels.lock();
         let is_limited = matches!(route.via, ConnectVia::Tunnel(_));
-        let of_cluster = tunnels
-            .table_for(&route.via)
-            .entry(cluster.to_owned())
-            .or_default();
+        let of_cluster = tunnels.table_for(&route.via).entry(cluster.to_owned()).or_default();
         if is_limited && of_cluster.len() >= MOST_TUNNELS {
             return None;
         }
@@ -332,12 +320,7 @@ impl Routes {
         let tunnels = self.tunnels.lock();
         let count = |of: &HashMap<String, Vec<Arc<ClusterRoute>>>| of.get(cluster).map_or(0, Vec::len);
         let newest = tunnels.newest(cluster).map(|route| route.upstream.clone());
-        let direct = || {
-            self.direct
-                .lock()
-                .get(cluster)
-                .map(|route| route.upstream.clone())
-        };
+        let direct = || self.direct.lock().get(cluster).map(|route| route.upstream.clone());
         RouteState {
             tunnels: count(&tunnels.of_agents),
             gateways: count(&tunnels.of_gateways),

@@ -8,9 +8,8 @@ use axum::body::Body;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
     header::{
-        ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT,
-        IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, TE, TRANSFER_ENCODING,
-        UPGRADE,
+        ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, IF_MATCH,
+        IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, TE, TRANSFER_ENCODING, UPGRADE,
     },
     request::Parts,
 };
@@ -60,8 +59,7 @@ impl StateRequest<'_> {
         let is_patch = head.method == Method::PATCH;
         let is_asked = is_patch || [Method::PUT, Method::DELETE].contains(&head.method);
         let target = inspection.detail.get::<ResourceTarget>().cloned();
-        let Some(target) = target.filter(|target| is_asked && target.name.is_some() && !target.is_connect())
-        else {
+        let Some(target) = target.filter(|target| is_asked && target.name.is_some() && !target.is_connect()) else {
             return Ok(body);
         };
         let matches = may_match(&inspection) || {
@@ -102,18 +100,14 @@ impl StateRequest<'_> {
         may_create: bool,
     ) -> Result<Option<Object>, EarlyReply> {
         let path = head.uri.path();
-        let mut reply = self
-            .ask(Method::GET, path.to_owned(), head, Body::empty())
-            .await?;
+        let mut reply = self.ask(Method::GET, path.to_owned(), head, Body::empty()).await?;
         if reply.status() == StatusCode::METHOD_NOT_ALLOWED
             && target.subresource.is_some()
             && let Some((resource, _)) = path.trim_end_matches('/').rsplit_once('/')
         {
             // Some subresources, such as `finalize`, can be written but not read, so the API server replies 405 to a
             // GET. Then the object itself is read instead.
-            reply = self
-                .ask(Method::GET, resource.to_owned(), head, Body::empty())
-                .await?;
+            reply = self.ask(Method::GET, resource.to_owned(), head, Body::empty()).await?;
         }
         if reply.status() == StatusCode::NOT_FOUND && may_create {
             return Ok(None);
@@ -121,13 +115,7 @@ impl StateRequest<'_> {
         self.object_in(head, reply).await.map(Some)
     }
 
-    async fn ask(
-        &self,
-        method: Method,
-        uri: String,
-        head: &Parts,
-        body: Body,
-    ) -> Result<Response<Body>, EarlyReply> {
+    async fn ask(&self, method: Method, uri: String, head: &Parts, body: Body) -> Result<Response<Body>, EarlyReply> {
         let mut headers = head.headers.clone();
         for name in UNCOPIED_HEADERS {
             headers.remove(name);
@@ -187,8 +175,7 @@ fn dry_run(uri: &Uri) -> String {
     match uri.query() {
         None | Some("") => format!("{path}?dryRun=All"),
         Some(query) => {
-            let is_dry = form_urlencoded::parse(query.as_bytes())
-                .any(|(key, value)| key == "dryRun" && value == "All");
+            let is_dry = form_urlencoded::parse(query.as_bytes()).any(|(key, value)| key == "dryRun" && value == "All");
             if is_dry {
                 format!("{path}?{query}")
             } else {

@@ -66,9 +66,9 @@ impl WatchedRight {
     /// Makes a switched protocol end when its user loses the permission for it.
     pub(crate) fn guard_tunnel(&self, extensions: &mut Extensions) {
         let guard = extensions.remove::<TunnelGuard>();
-        let end_token = guard.as_ref().map_or_else(CancellationToken::new, |guard| {
-            guard.connection_ended.child_token()
-        });
+        let end_token = guard
+            .as_ref()
+            .map_or_else(CancellationToken::new, |guard| guard.connection_ended.child_token());
         let (until_denied, end) = (self.until_denied(), end_token.clone());
         let watching = AbortOnDropHandle::new(tokio::spawn(async move {
             until_denied.await;
@@ -102,10 +102,7 @@ impl http_body::Body for WatchedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let Some(until_denied) = &mut self.until_denied else {
             return Poll::Ready(None);
         };

@@ -12,15 +12,9 @@ fn plain_groups() -> PlainGroups {
 }
 
 fn assert_needs(method: &str, path: &str, expected: Permission) {
-    let request = Request::builder()
-        .method(method)
-        .uri(format!("/mesosdriver/v4{path}"));
+    let request = Request::builder().method(method).uri(format!("/mesosdriver/v4{path}"));
     let head = request.body(()).unwrap().into_parts().0;
-    assert_eq!(
-        needed_permission(&head, &plain_groups()),
-        expected,
-        "{method} {path}"
-    );
+    assert_eq!(needed_permission(&head, &plain_groups()), expected, "{method} {path}");
 }
 
 #[test]
@@ -51,11 +45,7 @@ fn each_driver_route_needs_its_permission() {
         ("POST", "/crd/namespaces/n/%2561dmissionwebhook", Hooks),
         ("DELETE", "/namespaces/n/applications/a%2Fb", Hooks),
         ("POST", "/admissionwebhooks", Hooks),
-        (
-            "GET",
-            "/webconsole/bcsapi/v1/consoleproxy/mesos/create_exec",
-            Write,
-        ),
+        ("GET", "/webconsole/bcsapi/v1/consoleproxy/mesos/create_exec", Write),
         ("POST", "/webconsole/x", Write),
         // The driver's table has no route for `/nothing`. Another version of the driver may have one, so requests for
         // this path need the highest permission.

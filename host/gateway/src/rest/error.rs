@@ -139,10 +139,7 @@ impl RestError {
             "VALIDATION_ERROR" => statuses.of_reply(status),
             _ => status,
         };
-        let mut response = json_reply(
-            reply_status,
-            json!({"code_name": name, "message": message}).to_string(),
-        );
+        let mut response = json_reply(reply_status, json!({"code_name": name, "message": message}).to_string());
         let headers = response.headers_mut();
         match status {
             StatusCode::UNAUTHORIZED => {

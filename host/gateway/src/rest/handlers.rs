@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::{RestCaller, RestError, routes::RestAction};
 use crate::accounts::{
-    Accounts, AccountsError, AgentReport, ClusterCredentials, ClusterName, ClusterType, Directory,
-    PLAIN_TOKEN, Provider, RegisteredCluster, Secret, TokenDenied, User, UserId, UserName,
+    Accounts, AccountsError, AgentReport, ClusterCredentials, ClusterName, ClusterType, Directory, PLAIN_TOKEN,
+    Provider, RegisteredCluster, Secret, TokenDenied, User, UserId, UserName,
 };
 
 /// The lifetime of the tokens that this API creates. The tokens of bcs-api live for ten years.
@@ -144,9 +144,7 @@ impl RestCall<'_> {
         let project_id = require_field("project_id", project_id)?;
         let kind = match cluster_type.as_str() {
             "" => ClusterType::Kubernetes,
-            text => text
-                .parse()
-                .map_err(|_| RestError::ClusterType(text.to_owned()))?,
+            text => text.parse().map_err(|_| RestError::ClusterType(text.to_owned()))?,
         };
         self.create_cluster(Some((&project_id, kind))).await
     }
@@ -156,10 +154,7 @@ impl RestCall<'_> {
         let id = require_field("id", id)?;
         let name = ClusterName::new(&id, bcs)?;
         let creator = &self.caller()?.session.user;
-        let created = self
-            .accounts
-            .create_cluster(&self.actor()?, Some(creator), &name)
-            .await;
+        let created = self.accounts.create_cluster(&self.actor()?, Some(creator), &name).await;
         match created {
             Ok(created) => Ok(cluster(&created)),
             Err(AccountsError::Exists(..)) => Err(RestError::ClusterExists(id)),
@@ -195,11 +190,7 @@ impl RestCall<'_> {
         pair.map(|(_, value)| value.into_owned()).unwrap_or_default()
     }
 
-    fn visible(
-        &self,
-        matching_cluster: Option<&Arc<RegisteredCluster>>,
-        id: String,
-    ) -> Result<Value, RestError> {
+    fn visible(&self, matching_cluster: Option<&Arc<RegisteredCluster>>, id: String) -> Result<Value, RestError> {
         let user = &self.caller()?.session.user;
         matching_cluster
             .filter(|cluster| self.directory.permission(user, cluster) >= Some(Permission::Read))
@@ -237,9 +228,7 @@ impl RestCall<'_> {
             user_token: Secret(require_field("user_token", form.user_token)?),
             cluster_domain: form.cluster_domain,
         };
-        self.accounts
-            .report(self.parameter, token.as_bytes(), report)
-            .await?;
+        self.accounts.report(self.parameter, token.as_bytes(), report).await?;
         Ok(json!({}))
     }
 

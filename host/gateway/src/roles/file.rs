@@ -43,9 +43,7 @@ impl RoleTable {
             .follow(|loaded| match loaded {
                 Ok(grants) => tracing::info!(roles = grants.len(), "the roles of the configuration changed"),
                 Err(mistakes) => {
-                    tracing::error!(
-                        "the changed roles are invalid, so the previous ones stay in use: {mistakes}"
-                    );
+                    tracing::error!("the changed roles are invalid, so the previous ones stay in use: {mistakes}");
                 }
             })
             .await;
@@ -74,10 +72,7 @@ fn entry(node: &Node<'_>, allowed: &AllowedRights) -> Option<Vec<RoleGrant>> {
     };
     let fix = "list roles, such as [workloads-view]";
     let roles = fields.get_required("roles", fix, readers::list_of(role));
-    let namespaces = readers::filled_list_of(
-        "name a namespace, or leave the key out",
-        Node::parse::<GrantScope>,
-    );
+    let namespaces = readers::filled_list_of("name a namespace, or leave the key out", Node::parse::<GrantScope>);
     let scopes = fields
         .get_optional("namespaces", namespaces)
         .unwrap_or_else(|| vec![GrantScope::Cluster]);
@@ -104,8 +99,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("roles.yaml");
         std::fs::write(&path, text).unwrap();
-        read(&path, &AllowedRights(allowed.iter().copied().collect()))
-            .map_err(|mistakes| mistakes.to_string())
+        read(&path, &AllowedRights(allowed.iter().copied().collect())).map_err(|mistakes| mistakes.to_string())
     }
 
     #[test]

@@ -47,10 +47,7 @@ const MANAGE_VERBS: [&str; 8] = [
 ];
 const SERVICES: [&str; 2] = ["services", "endpoints"];
 const WORKLOADS: [(&str, &[&str]); 4] = [
-    (
-        "",
-        &["pods", "replicationcontrollers", "replicationcontrollers/scale"],
-    ),
+    ("", &["pods", "replicationcontrollers", "replicationcontrollers/scale"]),
     (
         "apps",
         &[
@@ -166,9 +163,7 @@ pub fn cluster_roles(allowed: &AllowedRights) -> Vec<Value> {
 
 /// Returns the rules that let the agent's account write bindings to these roles, but to no other roles.
 pub fn rules_of_writer(allowed: &AllowedRights) -> Vec<Value> {
-    let roles = GrantedRole::ALL
-        .into_iter()
-        .filter(|role| allowed.check(*role).is_ok());
+    let roles = GrantedRole::ALL.into_iter().filter(|role| allowed.check(*role).is_ok());
     let names: Vec<String> = roles.map(name).collect();
     vec![
         json!({"apiGroups": [GROUP], "resources": ["clusterroles"], "verbs": ["get", "bind"], "resourceNames": names}),
@@ -255,9 +250,6 @@ mod tests {
         assert!(!text(GrantedRole::WorkloadsView, &Danger::ALL).contains("pods/exec"));
         assert!(text(GrantedRole::ClusterReadonly, &[Danger::Secrets]).contains("\"secrets\""));
         assert_eq!(cluster_roles(&AllowedRights::default()).len(), 5);
-        assert_eq!(
-            cluster_roles(&AllowedRights([Danger::ClusterManage].into())).len(),
-            6
-        );
+        assert_eq!(cluster_roles(&AllowedRights([Danger::ClusterManage].into())).len(), 6);
     }
 }

@@ -365,10 +365,7 @@ mod tests {
     #[test]
     fn messages_of_the_authorization_system_become_grants() {
         let cluster_grant = grant("cluster", "").unwrap();
-        assert_eq!(
-            cluster_grant.to_string(),
-            "workloads-view of bk:alice in BCS-K8S-1"
-        );
+        assert_eq!(cluster_grant.to_string(), "workloads-view of bk:alice in BCS-K8S-1");
         assert_eq!(cluster_grant.source, GrantSource::PatternPolicy);
         assert_eq!(grant("cluster", "n").unwrap().scope, GrantScope::Cluster);
         assert_eq!(grant("namespace", "*").unwrap().scope, GrantScope::EveryNamespace);
@@ -389,12 +386,7 @@ mod tests {
         };
         let pass = |revision, unwritten: &[&str]| PassResult {
             revision,
-            unwritten: std::sync::Arc::new(
-                unwritten
-                    .iter()
-                    .map(|id| ((*id).to_owned(), String::new()))
-                    .collect(),
-            ),
+            unwritten: std::sync::Arc::new(unwritten.iter().map(|id| ((*id).to_owned(), String::new())).collect()),
         };
         assert!(!change(Some("a")).is_written(&pass(6, &[])));
         assert!(change(Some("a")).is_written(&pass(7, &["b"])));

@@ -113,9 +113,9 @@ impl RoleSync {
         let due: Vec<_> = clusters
             .filter_map(|cluster| {
                 let grants = directory.bindings_in(cluster).unwrap_or(&none);
-                let is_current = last_writes.get(&cluster.id).is_some_and(|last_write| {
-                    last_write.grants == *grants && last_write.at.elapsed() < PERIOD
-                });
+                let is_current = last_writes
+                    .get(&cluster.id)
+                    .is_some_and(|last_write| last_write.grants == *grants && last_write.at.elapsed() < PERIOD);
                 (!is_current).then_some((cluster.clone(), grants.clone()))
             })
             .collect();
@@ -153,8 +153,7 @@ impl RoleSync {
         grants: &BTreeSet<GrantedBinding>,
     ) -> Result<(), WriteError> {
         let writer = ClusterWriter { roles: self, cluster };
-        let WantedBindings { bindings, roles } =
-            bindings::wanted_bindings(cluster, grants, &self.config.allowed);
+        let WantedBindings { bindings, roles } = bindings::wanted_bindings(cluster, grants, &self.config.allowed);
         let mut stored = writer.list().await?;
         for role in roles {
             writer.ensure_role(role).await?;
@@ -262,12 +261,7 @@ impl ClusterWriter<'_> {
     }
 
     /// Returns the object in the reply to a request, or `None` if the API server replies that there is none.
-    async fn request(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Option<Value>, WriteError> {
+    async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Option<Value>, WriteError> {
         let call = self.roles.kubernetes.call(self.cluster, &method, path, body);
         let (status, reply) = call.await?;
         let message = || {

@@ -72,19 +72,16 @@ impl Inner {
                     namespaces,
                 } = holder;
                 let cluster = drivers.id.as_str().into();
-                if let Some(watched_right) = watched_right
-                    .as_ref()
-                    .filter(|_| head.headers.contains_key(UPGRADE))
-                {
+                if let Some(watched_right) = watched_right.as_ref().filter(|_| head.headers.contains_key(UPGRADE)) {
                     watched_right.guard_tunnel(&mut head.extensions);
                 }
-                let forwarded = self
-                    .forward(&mut head, body, &drivers, namespaces, is_mesos)
-                    .await
-                    .map(|(response, passage)| match &watched_right {
-                        Some(watched_right) => (response.map(|body| watched_right.body(body)), passage),
-                        None => (response, passage),
-                    });
+                let forwarded =
+                    self.forward(&mut head, body, &drivers, namespaces, is_mesos)
+                        .await
+                        .map(|(response, passage)| match &watched_right {
+                            Some(watched_right) => (response.map(|body| watched_right.body(body)), passage),
+                            None => (response, passage),
+                        });
                 let recipient = ServiceRecipient {
                     cluster: Some(cluster),
                     holder: name,
@@ -93,21 +90,13 @@ impl Inner {
             }
             Err(error) => (None, Err(error)),
         };
-        let statuses = if is_service {
-            Statuses::Driver
-        } else {
-            self.statuses
-        };
+        let statuses = if is_service { Statuses::Driver } else { self.statuses };
         let (response, own_status, passage) = match forwarded {
             Ok((mut response, passage)) => {
                 let driver_status = response.status();
                 *response.status_mut() = statuses.of_reply(driver_status);
-                if let Some(protocol) = protocol.filter(|_| driver_status == StatusCode::SWITCHING_PROTOCOLS)
-                {
-                    response
-                        .headers_mut()
-                        .entry(SEC_WEBSOCKET_PROTOCOL)
-                        .or_insert(protocol);
+                if let Some(protocol) = protocol.filter(|_| driver_status == StatusCode::SWITCHING_PROTOCOLS) {
+                    response.headers_mut().entry(SEC_WEBSOCKET_PROTOCOL).or_insert(protocol);
                 }
                 (response, driver_status, passage)
             }
@@ -126,13 +115,7 @@ impl Inner {
         }
     }
 
-    async fn answer_management(
-        &self,
-        accounts: &Accounts,
-        head: &Parts,
-        body: Body,
-        started: Instant,
-    ) -> ServiceReply {
+    async fn answer_management(&self, accounts: &Accounts, head: &Parts, body: Body, started: Instant) -> ServiceReply {
         let answer = rest::answer(accounts, head, body, self.limits, self.statuses).await;
         let passage = Passage::Ended(answer.word);
         count(answer.response.status(), passage, None, started);
@@ -243,11 +226,7 @@ impl Inner {
             (body, cut_off, Passage::Untouched)
         };
         let body = match namespaces.filter(|_| remaining == RemainingCheck::Body) {
-            Some(namespaces) => {
-                namespaces
-                    .checked_body(head, body, &drivers.id, self.limits)
-                    .await?
-            }
+            Some(namespaces) => namespaces.checked_body(head, body, &drivers.id, self.limits).await?,
             None => body,
         };
         let mut request = Request::new(body);
@@ -266,11 +245,7 @@ impl Inner {
     }
 }
 
-async fn answer_kubernetes(
-    kubernetes: &KubernetesProxy,
-    request: Request<Body>,
-    started: Instant,
-) -> ServiceReply {
+async fn answer_kubernetes(kubernetes: &KubernetesProxy, request: Request<Body>, started: Instant) -> ServiceReply {
     let reply = kubernetes.answer(request).await;
     let recipient = reply.recipient.map(|(cluster, holder)| ServiceRecipient {
         cluster: Some(cluster),

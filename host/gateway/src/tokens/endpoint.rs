@@ -72,8 +72,8 @@ impl TokenEndpoint {
 
     /// Checks at the server that the holder of this token may send this request. The server's answers are cached.
     pub(super) async fn admit(&self, token: &[u8], access: AccessRequest<'_>) -> Result<(), GatewayError> {
-        let text = std::str::from_utf8(token)
-            .map_err(|_| GatewayError::Unauthorized("the token is not valid UTF-8"))?;
+        let text =
+            std::str::from_utf8(token).map_err(|_| GatewayError::Unauthorized("the token is not valid UTF-8"))?;
         let action = self.action(access);
         let body = verify_body(text, action, access);
         let key = CacheKey::new(&body);

@@ -92,9 +92,7 @@ impl TokenTable {
             match loaded {
                 Ok(holders) => tracing::debug!(tokens = holders.len(), "tokens loaded"),
                 Err(mistakes) => {
-                    tracing::error!(
-                        "the changed tokens are invalid, so the previous tokens stay in use: {mistakes}"
-                    )
+                    tracing::error!("the changed tokens are invalid, so the previous tokens stay in use: {mistakes}")
                 }
             }
         };
@@ -131,10 +129,7 @@ fn holders(node: &Node<'_>) -> Option<Vec<TokenFileHolder>> {
             node.wrong(message, "give each user a unique name");
         }
         if !digests.insert(digest.to_ascii_lowercase()) {
-            node.wrong(
-                "an earlier user has the same token",
-                "give each user a unique token",
-            );
+            node.wrong("an earlier user has the same token", "give each user a unique token");
         }
         holders.push(holder);
     }
@@ -202,9 +197,7 @@ mod tests {
     fn text() -> String {
         ["READER", "WRITER", "ADMIN", "NOBODY"]
             .iter()
-            .fold(TOKENS.to_owned(), |text, token| {
-                text.replace(token, &digest(token))
-            })
+            .fold(TOKENS.to_owned(), |text, token| text.replace(token, &digest(token)))
     }
 
     fn table(text: &str) -> (tempfile::TempDir, Result<TokenTable, Mistakes>) {
@@ -245,8 +238,8 @@ mod tests {
         ] {
             for required_permission in Permission::ALL {
                 let admission = table.admit(token.as_bytes(), access(cluster, required_permission));
-                let is_allowed = greatest_permission
-                    .is_some_and(|greatest_permission| greatest_permission >= required_permission);
+                let is_allowed =
+                    greatest_permission.is_some_and(|greatest_permission| greatest_permission >= required_permission);
                 match admission {
                     Ok((name, _)) => assert!(
                         is_allowed && *name == token.to_lowercase(),

@@ -56,12 +56,9 @@ impl AllowedConnections {
     /// Returns the connection to open for the other side, or an error that is sent to the other side.
     pub(super) fn find_target(&self, to: TunnelDestination) -> Result<ConnectTarget, String> {
         match (self, to.cluster) {
-            (Self::Only(addresses), None) if addresses.contains(&to.address) => {
-                Ok(ConnectTarget::Tcp(to.address))
-            }
+            (Self::Only(addresses), None) if addresses.contains(&to.address) => Ok(ConnectTarget::Tcp(to.address)),
             (Self::Through(find), Some(cluster)) => {
-                let (session, guard) =
-                    find(&cluster).ok_or_else(|| format!("there is no tunnel of {cluster}"))?;
+                let (session, guard) = find(&cluster).ok_or_else(|| format!("there is no tunnel of {cluster}"))?;
                 let to = TunnelDestination {
                     cluster: None,
                     address: to.address,

@@ -104,11 +104,7 @@ pub async fn run(config: AgentConfig, status: watch::Sender<AgentStatus>) {
         status,
     };
     agent.set_status(|_| {});
-    tokio::join!(
-        agent.report(sender),
-        agent.hold(current),
-        agent.config.tls.keep_fresh()
-    );
+    tokio::join!(agent.report(sender), agent.hold(current), agent.config.tls.keep_fresh());
 }
 
 struct Agent {
@@ -207,11 +203,7 @@ impl Agent {
         loop {
             // `wait_for` fails only after its sender was dropped. That does not happen here, because the task that owns
             // the sender runs as long as this future.
-            let Ok(credentials) = current
-                .wait_for(Option::is_some)
-                .await
-                .map(|current| current.clone())
-            else {
+            let Ok(credentials) = current.wait_for(Option::is_some).await.map(|current| current.clone()) else {
                 return std::future::pending().await;
             };
             current.mark_unchanged();
@@ -261,8 +253,7 @@ impl Agent {
             (TOKEN, self.config.register_token.0.clone()),
             (PARAMS, BASE64_STANDARD.encode(params.to_string())),
         ];
-        let (socket, _) =
-            websocket(&self.connector, uri, &generate_key(), headers, LARGEST_OF_GATEWAY).await?;
+        let (socket, _) = websocket(&self.connector, uri, &generate_key(), headers, LARGEST_OF_GATEWAY).await?;
         let allowed = current.servers.iter().map(|server| {
             let port = server.port_u16().unwrap_or(443);
             format!("{}:{port}", server.host().unwrap_or_default())
@@ -274,9 +265,7 @@ impl Agent {
 impl ReportedCredentials {
     fn addresses(&self) -> String {
         let servers = self.servers.iter().map(|server| server.to_string());
-        let addresses: Vec<_> = servers
-            .map(|text| text.trim_end_matches('/').to_owned())
-            .collect();
+        let addresses: Vec<_> = servers.map(|text| text.trim_end_matches('/').to_owned()).collect();
         addresses.join(";")
     }
 }

@@ -87,9 +87,9 @@ impl Budget {
     /// Returns whether one of the larger budgets to which this budget belongs is almost full: less than `1 / divisor`
     /// of its limit is free. This budget itself is not checked.
     pub(super) fn has_less_than_one_in(&self, divisor: usize) -> bool {
-        self.parent.as_deref().is_some_and(|parent| {
-            parent.free() < parent.limit / divisor || parent.has_less_than_one_in(divisor)
-        })
+        self.parent
+            .as_deref()
+            .is_some_and(|parent| parent.free() < parent.limit / divisor || parent.has_less_than_one_in(divisor))
     }
 
     pub(super) fn shares_budget(&self, other: &Self) -> bool {

@@ -52,9 +52,7 @@ pub(crate) async fn websocket(
     ConnectError,
 > {
     let websocket = uri.to_string().replacen("http", "ws", 1);
-    let mut request = websocket
-        .into_client_request()
-        .map_err(|_| ConnectError::Header)?;
+    let mut request = websocket.into_client_request().map_err(|_| ConnectError::Header)?;
     request.headers_mut().insert(SEC_WEBSOCKET_KEY, header(key)?);
     for (name, value) in headers {
         request.headers_mut().insert(name, header(&value)?);

@@ -54,14 +54,12 @@ impl TunnelConnection {
 
     /// Returns whether this side now has to ask the other side of the tunnel to pause the connection.
     pub(super) fn begin_pause(&self) -> bool {
-        self.inbox.budget.charged_bytes() > self.thresholds().0
-            && !self.pause_requested.swap(true, Ordering::AcqRel)
+        self.inbox.budget.charged_bytes() > self.thresholds().0 && !self.pause_requested.swap(true, Ordering::AcqRel)
     }
 
     /// Returns whether this side now has to ask the other side of the tunnel to resume the connection.
     pub(super) fn end_pause(&self) -> bool {
-        self.inbox.budget.charged_bytes() <= self.thresholds().1
-            && self.pause_requested.swap(false, Ordering::AcqRel)
+        self.inbox.budget.charged_bytes() <= self.thresholds().1 && self.pause_requested.swap(false, Ordering::AcqRel)
     }
 
     fn thresholds(&self) -> (usize, usize) {

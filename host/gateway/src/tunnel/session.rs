@@ -248,12 +248,7 @@ impl SharedTunnel {
 
     /// Puts bytes that have arrived into the inbox of their connection. If the memory of the tunnel, of the user or of
     /// the gateway is used up, ends the connection that holds the most memory in this tunnel.
-    async fn queue_data(
-        &self,
-        number: i64,
-        connection: &Arc<TunnelConnection>,
-        bytes: Bytes,
-    ) -> Result<(), String> {
+    async fn queue_data(&self, number: i64, connection: &Arc<TunnelConnection>, bytes: Bytes) -> Result<(), String> {
         let inbox = &connection.inbox;
         let slow = tokio::time::sleep(SLOW_READER);
         tokio::pin!(slow);
@@ -292,11 +287,7 @@ impl SharedTunnel {
 
     /// Finds the connection that holds the most memory. Only connections of this tunnel that share a budget with
     /// `connection` are compared.
-    fn largest_in_budget(
-        &self,
-        number: i64,
-        connection: &Arc<TunnelConnection>,
-    ) -> (i64, Arc<TunnelConnection>) {
+    fn largest_in_budget(&self, number: i64, connection: &Arc<TunnelConnection>) -> (i64, Arc<TunnelConnection>) {
         let own_budget = &connection.inbox.budget;
         let connections = self.connections.lock();
         let larger = connections.iter().filter(|(_, other)| {

@@ -45,10 +45,7 @@ async fn an_agent_can_report_only_with_its_register_token() {
         let rotated = scene.register_token(&cluster).await;
         let refused = accounts.report(&cluster.id, &token, report("one")).await;
         assert_eq!(refused, Err(AccountsError::Denied(TokenDenied::RegisterToken)));
-        accounts
-            .report(&cluster.id, &rotated, report("one"))
-            .await
-            .unwrap();
+        accounts.report(&cluster.id, &rotated, report("one")).await.unwrap();
         accounts.revoke_register_token("test", &cluster).await.unwrap();
         let refused = accounts.use_register_token(&cluster.id, &rotated).await;
         assert_eq!(refused, Err(AccountsError::Denied(TokenDenied::NoRegisterToken)));
@@ -91,11 +88,7 @@ async fn an_invalid_report_is_refused_with_the_reason() {
             "ca" => invalid.ca = "none".to_owned(),
             _ => invalid.user_token.0 = "two\r\nlines".to_owned(),
         }
-        let refused = scene
-            .accounts
-            .report(&cluster.id, &token, invalid)
-            .await
-            .unwrap_err();
+        let refused = scene.accounts.report(&cluster.id, &token, invalid).await.unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
     }
     let current = scene.accounts.cluster(&cluster.id).unwrap();
@@ -123,9 +116,7 @@ async fn no_secret_is_stored_as_plain_text() {
         let content = fs::read(entry.unwrap().path()).unwrap();
         looked += content.len();
         for secret in &secrets {
-            let is_there = content
-                .windows(secret.len())
-                .any(|window| window == secret.as_slice());
+            let is_there = content.windows(secret.len()).any(|window| window == secret.as_slice());
             assert!(!is_there, "{}", String::from_utf8_lossy(secret));
         }
         assert!(!format!("{:?}", scene.accounts).contains("tokenOfTheServiceAccount"));
@@ -138,11 +129,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
     let scene = AccountsScene::mysql().await;
     let cluster = scene.cluster("dev", None).await;
     let token = scene.register_token(&cluster).await;
-    scene
-        .accounts
-        .report(&cluster.id, &token, report("one"))
-        .await
-        .unwrap();
+    scene.accounts.report(&cluster.id, &token, report("one")).await.unwrap();
     let another = scene.another().await;
     let new = prepend_key(&scene.key_file());
     assert_eq!(scene.accounts.reencrypt("test").await.unwrap().tokens, 1);
@@ -155,12 +142,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
             directory.users().count() == 1
         })
         .await;
-    let credentials = directory
-        .cluster(&cluster.id)
-        .unwrap()
-        .credentials
-        .clone()
-        .unwrap();
+    let credentials = directory.cluster(&cluster.id).unwrap().credentials.clone().unwrap();
     assert_eq!(credentials.user_token.0, "one");
 
     // The key file now gets a new key and loses all others. So the third gateway cannot decrypt the token of the
@@ -179,11 +161,7 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
         let report_of = async |name: &str| {
             let cluster = scene.cluster(name, None).await;
             let token = scene.register_token(&cluster).await;
-            scene
-                .accounts
-                .report(&cluster.id, &token, report(name))
-                .await
-                .unwrap();
+            scene.accounts.report(&cluster.id, &token, report(name)).await.unwrap();
         };
         report_of("lost").await;
         let key = |text: &str| text.lines().next().unwrap().to_owned();
@@ -222,11 +200,7 @@ async fn a_missing_key_is_not_replaced_while_it_is_needed() {
     let scene = scene.another().await;
     let cluster = scene.cluster("dev", None).await;
     let token = scene.register_token(&cluster).await;
-    scene
-        .accounts
-        .report(&cluster.id, &token, report("one"))
-        .await
-        .unwrap();
+    scene.accounts.report(&cluster.id, &token, report("one")).await.unwrap();
     fs::remove_file(scene.key_file()).unwrap();
     let refused = Accounts::new(scene.config(DAY)).await.unwrap_err().to_string();
     for part in ["keys does not exist", "(1)", "restore", "openssl rand -base64 32"] {

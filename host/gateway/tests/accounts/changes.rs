@@ -24,18 +24,12 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
         }
         assert_eq!(directory.tokens_of(alice.id).count(), 2);
 
-        accounts
-            .revoke_token("test", &alice, session.token)
-            .await
-            .unwrap();
+        accounts.revoke_token("test", &alice, session.token).await.unwrap();
         let directory = accounts.directory().unwrap();
         assert_eq!(directory.authenticate(&first).unwrap_err(), TokenDenied::Unknown);
         assert!(directory.authenticate(&second).is_ok());
         let again = accounts.revoke_token("test", &alice, session.token).await;
-        assert!(
-            matches!(again, Err(AccountsError::Unknown("token", _))),
-            "{again:?}"
-        );
+        assert!(matches!(again, Err(AccountsError::Unknown("token", _))), "{again:?}");
 
         accounts.delete_user("test", "plain:alice").await.unwrap();
         let directory = accounts.directory().unwrap();
@@ -60,20 +54,12 @@ async fn the_plain_token_of_a_user_is_returned_until_it_is_revoked() {
             assert_eq!(plain(&alice).await, first);
         }
         assert_ne!(plain(&bob).await, first);
-        let session = accounts
-            .directory()
-            .unwrap()
-            .authenticate(first.1.as_bytes())
-            .unwrap();
+        let session = accounts.directory().unwrap().authenticate(first.1.as_bytes()).unwrap();
         assert_eq!((session.user.id, session.token), (alice.id, first.0));
 
         prepend_key(&scene.key_file());
         let outcome = accounts.reencrypt("test").await.unwrap();
-        assert_eq!(
-            (outcome.user_tokens, outcome.skipped.len()),
-            (2, 0),
-            "{outcome:?}"
-        );
+        assert_eq!((outcome.user_tokens, outcome.skipped.len()), (2, 0), "{outcome:?}");
         let key = std::fs::read_to_string(scene.key_file()).unwrap();
         std::fs::write(scene.key_file(), key.lines().next().unwrap()).unwrap();
         let other = scene.another().await;
@@ -130,12 +116,7 @@ async fn permissions_are_granted_and_withdrawn() {
             scene.user("alice").await,
             scene.user("bob").await,
             accounts
-                .create_user(
-                    "test",
-                    &UserName::plain("root").unwrap(),
-                    true,
-                    &["ops".to_owned()],
-                )
+                .create_user("test", &UserName::plain("root").unwrap(), true, &["ops".to_owned()])
                 .await
                 .unwrap(),
         );
@@ -160,21 +141,14 @@ async fn permissions_are_granted_and_withdrawn() {
             assert_eq!(permission_of(&bob), Some(permission));
         }
         accounts
-            .grant(
-                "test",
-                &alice,
-                &cluster,
-                Some(Access::Permission(Permission::Read)),
-            )
+            .grant("test", &alice, &cluster, Some(Access::Permission(Permission::Read)))
             .await
             .unwrap();
         assert_eq!(permission_of(&alice), Some(Permission::Write));
         // With `Access::Cluster`, the gateway allows all requests to the cluster. Alice also keeps the right to manage
         // the cluster, because she has created it.
         for user in [&alice, &bob] {
-            let granted = accounts
-                .grant("test", user, &cluster, Some(Access::Cluster))
-                .await;
+            let granted = accounts.grant("test", user, &cluster, Some(Access::Cluster)).await;
             granted.unwrap();
             assert_eq!(access(user), Some(Access::Cluster));
             let directory = accounts.directory().unwrap();
@@ -216,11 +190,7 @@ async fn only_one_of_several_users_or_clusters_with_one_name_is_created() {
         let name = UserName::plain("alice").unwrap();
         let users = (0..10).map(|_| accounts.create_user("test", &name, false, &[]));
         let created = join_all(users).await;
-        assert_eq!(
-            created.iter().filter(|result| result.is_ok()).count(),
-            1,
-            "{created:?}"
-        );
+        assert_eq!(created.iter().filter(|result| result.is_ok()).count(), 1, "{created:?}");
         let already_exists = |error: &AccountsError| matches!(error, AccountsError::Exists(..));
         assert!(
             created
@@ -231,11 +201,7 @@ async fn only_one_of_several_users_or_clusters_with_one_name_is_created() {
 
         let name = ClusterName::new("BCS-K8S-1", Some(("project", ClusterType::Kubernetes))).unwrap();
         let clusters = (0..10).map(|_| accounts.create_cluster("test", None, &name));
-        let mut created: Vec<_> = join_all(clusters)
-            .await
-            .into_iter()
-            .filter_map(Result::ok)
-            .collect();
+        let mut created: Vec<_> = join_all(clusters).await.into_iter().filter_map(Result::ok).collect();
         assert_eq!(created.len(), 1);
         let cluster = created.pop().unwrap();
         assert!(
@@ -246,18 +212,10 @@ async fn only_one_of_several_users_or_clusters_with_one_name_is_created() {
         assert_eq!(cluster.identifier.len(), cluster.id.len() + 17);
 
         let tokens = (0..10).map(|_| accounts.create_register_token("test", &cluster, false));
-        let created: Vec<_> = join_all(tokens)
-            .await
-            .into_iter()
-            .filter_map(Result::ok)
-            .collect();
+        let created: Vec<_> = join_all(tokens).await.into_iter().filter_map(Result::ok).collect();
         assert_eq!(created.len(), 1);
         let directory = accounts.directory().unwrap();
-        assert!(
-            directory
-                .agent(&cluster.id, created[0].value.0.as_bytes())
-                .is_ok()
-        );
+        assert!(directory.agent(&cluster.id, created[0].value.0.as_bytes()).is_ok());
     }
 }
 
@@ -270,11 +228,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
             scene.accounts.create_cluster("test", creator, &name).await
         };
         let created = join_all((0..10).map(|number| create(Some(&alice), format!("a{number}")))).await;
-        assert_eq!(
-            created.iter().filter(|result| result.is_ok()).count(),
-            3,
-            "{created:?}"
-        );
+        assert_eq!(created.iter().filter(|result| result.is_ok()).count(), 3, "{created:?}");
         let refused = create(Some(&alice), "b".to_owned()).await.unwrap_err();
         assert!(matches!(refused, AccountsError::Quota(_)), "{refused:?}");
         let text = refused.to_string();
@@ -288,11 +242,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
         let bob = scene.user("bob").await;
         create(Some(&bob), "c".to_owned()).await.unwrap();
         let root = UserName::plain("root").unwrap();
-        let root = scene
-            .accounts
-            .create_user("test", &root, true, &[])
-            .await
-            .unwrap();
+        let root = scene.accounts.create_user("test", &root, true, &[]).await.unwrap();
         for number in 0..5 {
             create(Some(&root), format!("r{number}")).await.unwrap();
             create(None, format!("n{number}")).await.unwrap();
@@ -331,11 +281,7 @@ async fn the_error_for_a_refused_change_says_why() {
     for _ in 0..32 {
         scene.token(&alice).await;
     }
-    let error = scene
-        .accounts
-        .create_token("test", &alice, DAY)
-        .await
-        .unwrap_err();
+    let error = scene.accounts.create_token("test", &alice, DAY).await.unwrap_err();
     assert!(
         error.to_string().contains("admittance tokens list plain:alice"),
         "{error}"

@@ -21,24 +21,14 @@ async fn revoking_a_token_at_one_gateway_ends_its_requests_at_another() {
     let cluster = scene.cluster("dev", None).await;
     scene
         .accounts
-        .grant(
-            "test",
-            &alice,
-            &cluster,
-            Some(Access::Permission(Permission::Write)),
-        )
+        .grant("test", &alice, &cluster, Some(Access::Permission(Permission::Write)))
         .await
         .unwrap();
     let token = scene.token(&alice).await;
     another
         .until("the token", |directory| directory.authenticate(&token).is_ok())
         .await;
-    let session = another
-        .accounts
-        .directory()
-        .unwrap()
-        .authenticate(&token)
-        .unwrap();
+    let session = another.accounts.directory().unwrap().authenticate(&token).unwrap();
     let target = AccessTarget::Cluster(cluster.id.clone());
     let watch = |permission| another.accounts.until_denied(&session, &target, permission);
     let (reading, writing) = (watch(Permission::Read), watch(Permission::Write));
@@ -49,12 +39,7 @@ async fn revoking_a_token_at_one_gateway_ends_its_requests_at_another() {
     scene.user("bob").await;
     scene
         .accounts
-        .grant(
-            "test",
-            &alice,
-            &cluster,
-            Some(Access::Permission(Permission::Read)),
-        )
+        .grant("test", &alice, &cluster, Some(Access::Permission(Permission::Read)))
         .await
         .unwrap();
     let denied = tokio::select! {
@@ -80,11 +65,7 @@ async fn a_token_that_expires_ends_its_requests() {
     let alice = scene.user("alice").await;
     let cluster = scene.cluster("dev", Some(&alice)).await;
     let lifetime = Duration::from_secs(2);
-    let token = scene
-        .accounts
-        .create_token("test", &alice, lifetime)
-        .await
-        .unwrap();
+    let token = scene.accounts.create_token("test", &alice, lifetime).await.unwrap();
     let session = scene
         .accounts
         .directory()
@@ -104,9 +85,7 @@ async fn changed_credentials_reach_all_gateways() {
     let cluster = scene.cluster("dev", None).await;
     let token = scene.register_token(&cluster).await;
     another
-        .until("the cluster", |directory| {
-            directory.cluster(&cluster.id).is_some()
-        })
+        .until("the cluster", |directory| directory.cluster(&cluster.id).is_some())
         .await;
     for (gateway, value) in [(&scene, "one"), (&another, "two")] {
         let reported = gateway.accounts.report(&cluster.id, &token, report(value)).await;
@@ -138,10 +117,7 @@ async fn tokens_work_but_changes_fail_while_the_database_is_unavailable() {
     .unwrap();
     assert!(scene.accounts.directory().unwrap().authenticate(&token).is_ok());
     let refused = scene.accounts.create_token("test", &alice, DAY).await;
-    assert!(
-        matches!(refused, Err(AccountsError::Unavailable(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(AccountsError::Unavailable(_))), "{refused:?}");
     let started = std::time::Instant::now();
     while scene.accounts.stale_reason().is_none() {
         assert!(started.elapsed() < NEVER);
@@ -186,11 +162,7 @@ async fn a_restored_backup_of_the_database_is_read() {
     mariadb::shared()
         .run(&database.database, &["DELETE FROM admittance_users"])
         .await;
-    let refusal = scene
-        .accounts
-        .create_token("test", &alice, DAY)
-        .await
-        .unwrap_err();
+    let refusal = scene.accounts.create_token("test", &alice, DAY).await.unwrap_err();
     assert_eq!(refusal, AccountsError::Unknown("user", "plain:alice".to_owned()));
 }
 

@@ -1,7 +1,7 @@
 use admittance_bcs::routes::Permission;
 use admittance_gateway::accounts::{
-    Access, AccountsError, ClusterType, DatabaseConfig, ImportedAccounts, RegisteredCluster, TokenDenied,
-    TokenId, UserId, UserName,
+    Access, AccountsError, ClusterType, DatabaseConfig, ImportedAccounts, RegisteredCluster, TokenDenied, TokenId,
+    UserId, UserName,
 };
 
 use crate::{
@@ -55,10 +55,7 @@ const ORIGINAL: [&str; 16] = [
 async fn with_tables(changes: &[&'static str]) -> AccountsScene {
     let scene = AccountsScene::mysql().await;
     let key = rcgen::KeyPair::generate().unwrap();
-    let authority = rcgen::CertificateParams::default()
-        .self_signed(&key)
-        .unwrap()
-        .pem();
+    let authority = rcgen::CertificateParams::default().self_signed(&key).unwrap().pem();
     let authority =
         format!("UPDATE cluster_credentials SET ca_cert_data = '{authority}' WHERE cluster_id = 'plain-dev'");
     let statements = [&ORIGINAL[..], &[authority.leak()], changes].concat();
@@ -173,19 +170,14 @@ async fn importing_again_copies_only_new_rows_and_restores_no_deleted_ones() {
     let again = accounts.import("test", &[]).await.unwrap();
     assert_eq!((again.users, again.tokens, again.clusters), (1, 1, 0));
     let directory = accounts.directory().unwrap();
-    for removed_token in [
-        "alicestokenalicestokenalicestok1",
-        "rootstokenrootstokenrootstoken12",
-    ] {
+    for removed_token in ["alicestokenalicestokenalicestok1", "rootstokenrootstokenrootstoken12"] {
         assert_eq!(
             directory.authenticate(removed_token.as_bytes()).unwrap_err(),
             TokenDenied::Unknown
         );
     }
     assert!(directory.cluster("plain-dev").is_none());
-    let session = directory
-        .authenticate(b"newtokennewtokennewtokennewtoken")
-        .unwrap();
+    let session = directory.authenticate(b"newtokennewtokennewtokennewtoken").unwrap();
     assert_eq!(session.user.id, UserId(5));
 }
 
@@ -213,8 +205,7 @@ async fn a_conflicting_import_reports_the_conflicts_and_imports_nothing() {
         ),
         "user 1 of bcs-api is plain:root, and user 1 here is plain:dan".to_owned(),
         "user 5 of bcs-api is plain:alice, and user 2 here is plain:alice".to_owned(),
-        "users 7 and 8 of bcs-api are both plain:admin here: rename one of them in its table `users`"
-            .to_owned(),
+        "users 7 and 8 of bcs-api are both plain:admin here: rename one of them in its table `users`".to_owned(),
     ];
     assert_eq!(rows, &expected);
     let text = refused.to_string();
@@ -237,12 +228,7 @@ async fn conflicting_users_are_replaced_only_on_request() {
         scene.cluster("second", Some(&alice)).await,
     );
     accounts
-        .grant(
-            "test",
-            &alice,
-            &first,
-            Some(Access::Permission(Permission::Hooks)),
-        )
+        .grant("test", &alice, &first, Some(Access::Permission(Permission::Hooks)))
         .await
         .unwrap();
     let replace = ["dan", "alice", "carol", "nobody"].map(|name| UserName::plain(name).unwrap());
@@ -262,10 +248,7 @@ async fn conflicting_users_are_replaced_only_on_request() {
     let current = |cluster: &RegisteredCluster| directory.cluster(&cluster.id).unwrap().clone();
     assert_eq!(current(&first).creator, UserId::NOBODY);
     assert_eq!(current(&second).creator, alice.id);
-    assert_eq!(
-        directory.permission(alice, &current(&first)),
-        Some(Permission::Hooks)
-    );
+    assert_eq!(directory.permission(alice, &current(&first)), Some(Permission::Hooks));
     let again = accounts.import("test", &replace).await.unwrap();
     assert!(again.replaced.is_empty() && again.users == 0, "{again:?}");
 }
@@ -331,8 +314,5 @@ async fn an_import_without_the_tables_of_bcs_api_is_refused() {
     assert!(refused.to_string().contains("accounts.mysql"), "{refused}");
     let scene = AccountsScene::mysql().await;
     let refused = scene.accounts.import("test", &[]).await;
-    assert!(
-        matches!(refused, Err(AccountsError::Unavailable(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(AccountsError::Unavailable(_))), "{refused:?}");
 }

@@ -3,10 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::expect_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::panic, reason = "a test that cannot go on fails")]
-#![allow(
-    clippy::indexing_slicing,
-    reason = "what is read in tests is what the test wrote"
-)]
+#![allow(clippy::indexing_slicing, reason = "what is read in tests is what the test wrote")]
 
 mod agents;
 mod changes;

@@ -43,11 +43,7 @@ pub(crate) struct MariaDb {
 
 impl MariaDb {
     pub(crate) fn start() -> Self {
-        let directory = tempfile::Builder::new()
-            .prefix("mariadb")
-            .tempdir()
-            .unwrap()
-            .keep();
+        let directory = tempfile::Builder::new().prefix("mariadb").tempdir().unwrap().keep();
         let installed = Command::new("mariadb-install-db")
             .args([
                 "--no-defaults",
@@ -63,11 +59,7 @@ impl MariaDb {
             "{}",
             String::from_utf8_lossy(&installed.stdout)
         );
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut server = Self {
             directory,
             port,
@@ -82,9 +74,7 @@ impl MariaDb {
         let socket = self.directory.join("socket");
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "keeper"])
-            .arg(
-                env::var_os(DIRECTORY).map_or("mariadbd".into(), |path| PathBuf::from(path).join("mariadbd")),
-            )
+            .arg(env::var_os(DIRECTORY).map_or("mariadbd".into(), |path| PathBuf::from(path).join("mariadbd")))
             .args(OPTIONS)
             .arg(format!("--datadir={}", self.directory.join("data").display()))
             .arg(format!("--socket={}", socket.display()))
@@ -138,10 +128,7 @@ impl MariaDb {
 
     pub(crate) async fn connect(&self, database: &str) -> AnyConnection {
         sqlx::any::install_default_drivers();
-        let url = format!(
-            "mysql://root@127.0.0.1:{}/{database}?ssl-mode=disabled",
-            self.port
-        );
+        let url = format!("mysql://root@127.0.0.1:{}/{database}?ssl-mode=disabled", self.port);
         AnyConnection::connect(&url).await.unwrap()
     }
 

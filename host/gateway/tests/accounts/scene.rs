@@ -1,8 +1,8 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use admittance_gateway::accounts::{
-    Accounts, AccountsConfig, AgentReport, ClusterName, DatabaseConfig, Directory, KeyFile,
-    RegisteredCluster, Secret, User, UserName,
+    Accounts, AccountsConfig, AgentReport, ClusterName, DatabaseConfig, Directory, KeyFile, RegisteredCluster, Secret,
+    User, UserName,
 };
 use tempfile::TempDir;
 use tokio::task::AbortHandle;
@@ -70,11 +70,7 @@ impl AccountsScene {
     }
 
     /// Waits until the directory of the gateway fulfils `condition`, and returns the directory.
-    pub(crate) async fn until(
-        &self,
-        description: &str,
-        condition: impl Fn(&Directory) -> bool,
-    ) -> Arc<Directory> {
+    pub(crate) async fn until(&self, description: &str, condition: impl Fn(&Directory) -> bool) -> Arc<Directory> {
         let mut changes = self.accounts.changes();
         let waiting = changes.wait_for(|directory| directory.as_deref().is_some_and(&condition));
         match tokio::time::timeout(NEVER, waiting).await {
@@ -85,10 +81,7 @@ impl AccountsScene {
 
     pub(crate) async fn user(&self, name: &str) -> Arc<User> {
         let name = UserName::plain(name).unwrap();
-        self.accounts
-            .create_user("test", &name, false, &[])
-            .await
-            .unwrap()
+        self.accounts.create_user("test", &name, false, &[]).await.unwrap()
     }
 
     pub(crate) async fn token(&self, user: &User) -> Vec<u8> {
@@ -98,10 +91,7 @@ impl AccountsScene {
 
     pub(crate) async fn cluster(&self, name: &str, creator: Option<&User>) -> Arc<RegisteredCluster> {
         let name = ClusterName::new(name, None).unwrap();
-        self.accounts
-            .create_cluster("test", creator, &name)
-            .await
-            .unwrap()
+        self.accounts.create_cluster("test", creator, &name).await.unwrap()
     }
 
     pub(crate) async fn register_token(&self, cluster: &RegisteredCluster) -> Vec<u8> {
@@ -110,11 +100,7 @@ impl AccountsScene {
     }
 }
 
-fn config(
-    directory: &TempDir,
-    database: &DatabaseConfig,
-    register_token_lifetime: Duration,
-) -> AccountsConfig {
+fn config(directory: &TempDir, database: &DatabaseConfig, register_token_lifetime: Duration) -> AccountsConfig {
     AccountsConfig {
         database: database.clone(),
         key_file: directory.path().join("keys"),

@@ -90,10 +90,7 @@ fn a_value_is_set_at_its_location() {
             "spec.element[name: value].element2.added",
             &[],
             assign("v"),
-            with(
-                "/spec/element",
-                json!([{"name": "value", "element2": {"added": "v"}}]),
-            ),
+            with("/spec/element", json!([{"name": "value", "element2": {"added": "v"}}])),
         ),
         (
             "a whole item that is missing",
@@ -231,12 +228,7 @@ fn lists_are_merged_or_pruned_and_parts_of_image_names_are_replaced() {
             list(&["a"]),
             Some(list(&[])),
         ),
-        (
-            "none is there",
-            Mutation::Prune(values(&["a"])),
-            list(&["b"]),
-            None,
-        ),
+        ("none is there", Mutation::Prune(values(&["a"])), list(&["b"]), None),
         (
             "nothing is created to be removed from, unlike in Gatekeeper",
             Mutation::Prune(values(&["a"])),
@@ -262,11 +254,7 @@ fn lists_are_merged_or_pruned_and_parts_of_image_names_are_replaced() {
             None,
         ),
     ] {
-        assert_eq!(
-            applied("spec.args", &[], mutation, &before),
-            Ok(expected),
-            "{case}"
-        );
+        assert_eq!(applied("spec.args", &[], mutation, &before), Ok(expected), "{case}");
     }
 }
 

@@ -14,8 +14,7 @@ fn items(key: &str, value: Option<Value>) -> Step {
 /// Source: Gatekeeper 3.x, pkg/mutation/path/parser/parser_test.go, and the tests of its scanner.
 #[test]
 fn a_location_is_parsed_into_steps() {
-    let containers =
-        |item_step: Step, then: &str| vec![field("spec"), field("containers"), item_step, field(then)];
+    let containers = |item_step: Step, then: &str| vec![field("spec"), field("containers"), item_step, field(then)];
     for (text, expected) in [
         ("single_field", vec![field("single_field")]),
         (r#""sp\"ec""#, vec![field("sp\"ec")]),
@@ -82,11 +81,7 @@ fn a_location_is_parsed_into_steps() {
     ] {
         let location = FieldLocation::parse(text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(location.steps(), expected, "{text}");
-        assert_eq!(
-            FieldLocation::parse(&location.to_string()),
-            Ok(location),
-            "{text}"
-        );
+        assert_eq!(FieldLocation::parse(&location.to_string()), Ok(location), "{text}");
     }
 }
 
@@ -103,10 +98,7 @@ fn invalid_locations_are_refused() {
             "spec.containers[my key: \"foo bar\"]",
             "there is `key`, where `:` is expected",
         ),
-        (
-            "spec.containers[key: foo bar]",
-            "there is `bar`, where `]` is expected",
-        ),
+        ("spec.containers[key: foo bar]", "there is `bar`, where `]` is expected"),
         ("spec.containers[name: ].a", "there is `]`, where `*`, a word"),
         ("spec.containers[].a", "there is `]`, where the field that tells"),
         ("spec.containers[:].a", "there is `:`"),

@@ -1,8 +1,6 @@
 use std::time::Duration;
 
-use admittance_admission::{
-    GroupVersionKind, LabelRequirement, NamespaceSelector, Operation, Rule, StaticNamespaces,
-};
+use admittance_admission::{GroupVersionKind, LabelRequirement, NamespaceSelector, Operation, Rule, StaticNamespaces};
 use serde_json::json;
 
 use super::*;
@@ -16,9 +14,7 @@ fn assign(name: &str, location: &str, value: impl Into<Value>) -> Mutator {
 }
 
 fn with_test(mut mutator: Mutator, path: &str, must_exist: bool) -> Mutator {
-    mutator
-        .test(&FieldLocation::parse(path).unwrap(), must_exist)
-        .unwrap();
+    mutator.test(&FieldLocation::parse(path).unwrap(), must_exist).unwrap();
     mutator
 }
 
@@ -112,11 +108,7 @@ async fn a_mutator_applies_only_to_requests_and_labels_that_it_selects() {
     updates.requests.rules = vec![Rule::for_operations([Operation::Update])];
     let mut elsewhere = assign("b", "spec.b", 1);
     elsewhere.requests.namespace_selector = Some(NamespaceSelector::Labels(on()));
-    let namespace = Mutator::new(
-        "c",
-        FieldLocation::parse("spec.c").unwrap(),
-        Mutation::AssignNamespace,
-    );
+    let namespace = Mutator::new("c", FieldLocation::parse("spec.c").unwrap(), Mutation::AssignNamespace);
     let (after, names) = changed(vec![updates, elsewhere, namespace], object).await;
     let expected = json!({"metadata": {"name": "web"}, "spec": {"c": "shop"}});
     assert_eq!((after, names.as_str()), (expected, "c"));
@@ -148,10 +140,7 @@ fn invalid_path_tests_are_refused() {
             Some("contradict each other: spec must not exist"),
         ),
         (
-            &[
-                ("spec.containers[name: foo].image", true),
-                ("spec.containers", false),
-            ],
+            &[("spec.containers[name: foo].image", true), ("spec.containers", false)],
             Some("spec.containers must not exist"),
         ),
     ] {

@@ -37,9 +37,7 @@ fn informational_responses_are_counted_however_their_bytes_are_split() {
         let all = head.repeat(Credit::PER_REQUEST.heads + 1);
         for part in [1, 7, all.len()] {
             let mut connection = connection_after_request();
-            let refused = all
-                .chunks(part)
-                .any(|bytes| connection.count_received(bytes).is_err());
+            let refused = all.chunks(part).any(|bytes| connection.count_received(bytes).is_err());
             assert_eq!(refused, is_counted, "{name} in parts of {part}");
         }
         let mut connection = connection_after_request();
@@ -58,11 +56,7 @@ fn informational_responses_are_limited_but_bodies_are_not() {
     );
     let mut connection = connection_after_request();
     assert_eq!(connection.count_received(OK), Ok(0));
-    assert_eq!(
-        connection.count_received(&CONTINUE.repeat(10_000)),
-        Ok(0),
-        "a body"
-    );
+    assert_eq!(connection.count_received(&CONTINUE.repeat(10_000)), Ok(0), "a body");
     connection.count_sent(b"more of the body");
     assert_eq!(
         connection.count_received(&b"123456789123".repeat(10_000)),
@@ -92,17 +86,7 @@ fn each_request_has_its_own_limit_of_informational_responses() {
 }
 
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![
-        0,
-        0,
-        u8::try_from(payload.len()).unwrap(),
-        kind,
-        flags,
-        0,
-        0,
-        0,
-        stream,
-    ];
+    let mut frame = vec![0, 0, u8::try_from(payload.len()).unwrap(), kind, flags, 0, 0, 0, stream];
     frame.extend(payload);
     frame
 }
@@ -115,25 +99,15 @@ fn status(status: &[u8; 3], is_last: bool, stream: u8) -> Vec<u8> {
 
 /// Sends one request for each element of `replies`. The server answers each request with its element. If `is_endless`
 /// is set, the server repeats the element without end.
-async fn exchange(
-    is_http2: bool,
-    replies: Vec<Vec<u8>>,
-    is_endless: bool,
-) -> Vec<Result<Bytes, hyper::Error>> {
+async fn exchange(is_http2: bool, replies: Vec<Vec<u8>>, is_endless: bool) -> Vec<Result<Bytes, hyper::Error>> {
     let (client, server) = duplex(64 << 10);
     let count = replies.len();
     tokio::spawn(serve(server, is_http2, replies, is_endless));
     let stream = limit_informational(TokioIo::new(client));
-    let request = || {
-        Request::get("http://a.example/")
-            .body(Empty::<Bytes>::new())
-            .unwrap()
-    };
+    let request = || Request::get("http://a.example/").body(Empty::<Bytes>::new()).unwrap();
     let mut results = Vec::new();
     if is_http2 {
-        let (mut sender, connection) = conn::http2::handshake(TokioExecutor::new(), stream)
-            .await
-            .unwrap();
+        let (mut sender, connection) = conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
         tokio::spawn(connection);
         for _ in 0..count {
             results.push(content(sender.send_request(request()).await).await);
@@ -180,14 +154,8 @@ async fn a_request_to_a_server_that_never_sends_a_final_response_fails() {
         let results = exchange(is_http2, vec![reply], true).await;
         let error = results.into_iter().next().unwrap().unwrap_err();
         let text = chain(&error);
-        assert!(
-            text.contains("informational responses"),
-            "HTTP/2 {is_http2}: {text}"
-        );
-        assert!(
-            is_http2 || find::<TooManyInformational>(&error).is_some(),
-            "{text}"
-        );
+        assert!(text.contains("informational responses"), "HTTP/2 {is_http2}: {text}");
+        assert!(is_http2 || find::<TooManyInformational>(&error).is_some(), "{text}");
     }
 }
 
@@ -197,17 +165,9 @@ async fn a_few_informational_responses_to_each_request_are_allowed() {
     let of_http2 = |number: u8| {
         let stream = 2 * number + 1;
         let informational = status(b"103", false, stream).repeat(60);
-        [
-            informational,
-            status(b"200", false, stream),
-            frame(0, 1, stream, b"ok"),
-        ]
-        .concat()
+        [informational, status(b"200", false, stream), frame(0, 1, stream, b"ok")].concat()
     };
-    for (is_http2, replies) in [
-        (false, vec![of_http1; 100]),
-        (true, (0..100).map(of_http2).collect()),
-    ] {
+    for (is_http2, replies) in [(false, vec![of_http1; 100]), (true, (0..100).map(of_http2).collect())] {
         for result in exchange(is_http2, replies, false).await {
             assert_eq!(result.unwrap(), "ok", "HTTP/2 {is_http2}");
         }
@@ -217,11 +177,7 @@ async fn a_few_informational_responses_to_each_request_are_allowed() {
 struct AlwaysReady;
 
 impl AsyncRead for AlwaysReady {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         buffer.put_slice(&[0]);
         Poll::Ready(Ok(()))
     }
@@ -271,10 +227,7 @@ async fn a_large_write_yields_to_other_tasks() {
                 stream.write(rest).await.unwrap()
             };
         }
-        assert!(
-            written < 2 << 20,
-            "{written} bytes before another task had its turn"
-        );
+        assert!(written < 2 << 20, "{written} bytes before another task had its turn");
     }
 }
 

@@ -145,12 +145,7 @@ impl Activity {
         state.has_served = true;
         state.is_http2 = is_http2;
         state.head_since = None;
-        let transfer = BodyTransfer::new(
-            client,
-            self.0.limits.transfer,
-            RequestInFlight(self.clone()),
-            end_token,
-        );
+        let transfer = BodyTransfer::new(client, self.0.limits.transfer, RequestInFlight(self.clone()), end_token);
         state.transfers.retain(|transfer| transfer.strong_count() > 0);
         state.transfers.push(transfer.downgrade());
         self.reschedule(state);

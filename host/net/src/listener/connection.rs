@@ -37,8 +37,7 @@ use crate::{
 const REPLY_LIMIT: Duration = Duration::from_secs(1);
 /// The first byte of a TLS connection, which says that a record of a handshake follows.
 const TLS_HANDSHAKE: u8 = 22;
-const NEEDS_TLS: &str =
-    "this port speaks TLS, and the request came without it; write https:// in place of http://\n";
+const NEEDS_TLS: &str = "this port speaks TLS, and the request came without it; write https:// in place of http://\n";
 /// The time within which requests in flight can finish after the certificate of their client was revoked.
 const REVOKED_GRACE: Duration = Duration::from_secs(10);
 const REVOKED: &str = "the client's certificate is no longer accepted";
@@ -132,8 +131,7 @@ impl<H: RequestHandler> ClientConnection<H> {
             // hyper has finished with the connection, but the stream was not dropped. So the connection has become a
             // tunnel, which still uses the stream.
             (None, Err(oneshot::error::TryRecvError::Empty)) => {
-                self.watch_tunnel(&mut released, &mut tls, &activity, &end_token)
-                    .await;
+                self.watch_tunnel(&mut released, &mut tls, &activity, &end_token).await;
             }
             (None, _) => {}
         }

@@ -236,9 +236,7 @@ impl TransferState {
     pub(super) fn check(&self, now: Instant) -> bool {
         let flows = self.flows.lock();
         let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {
-            Wait::Client(since) if now >= since + self.limits.client => {
-                Some(Stall::ClientIdle(self.limits.client))
-            }
+            Wait::Client(since) if now >= since + self.limits.client => Some(Stall::ClientIdle(self.limits.client)),
             Wait::Upstream(since) if now >= since + upstream => Some(Stall::UpstreamIdle(upstream)),
             Wait::Client(_) | Wait::Upstream(_) => None,
         };
@@ -390,17 +388,13 @@ impl http_body::Body for LimitedBody {
     fn is_end_stream(&self) -> bool {
         let mut flows = self.shared.flows.lock();
         let flow = flows.flow(self.direction);
-        self.rest.is_empty()
-            && flow.stall.is_none()
-            && flow.body.as_ref().is_none_or(http_body::Body::is_end_stream)
+        self.rest.is_empty() && flow.stall.is_none() && flow.body.as_ref().is_none_or(http_body::Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         let mut flows = self.shared.flows.lock();
         let inner = flows.flow(self.direction).body.as_ref();
-        let mut hint = inner
-            .map(http_body::Body::size_hint)
-            .unwrap_or(SizeHint::with_exact(0));
+        let mut hint = inner.map(http_body::Body::size_hint).unwrap_or(SizeHint::with_exact(0));
         let rest = length(&self.rest);
         if let Some(upper) = hint.upper() {
             hint.set_upper(upper.saturating_add(rest));

@@ -30,9 +30,9 @@ impl TlsAdvice<'_> {
         match error {
             Error::InvalidCertificate(error) => self.explain_certificate(error, host),
             Error::InvalidMessage(_) => with_advice("the server does not speak TLS on this port", self.plain),
-            Error::AlertReceived(
-                AlertDescription::CertificateRequired | AlertDescription::BadCertificate,
-            ) => with_advice("the server requires a client certificate", self.identity),
+            Error::AlertReceived(AlertDescription::CertificateRequired | AlertDescription::BadCertificate) => {
+                with_advice("the server requires a client certificate", self.identity)
+            }
             Error::AlertReceived(AlertDescription::UnrecognisedName) => {
                 with_advice(&format!("the server does not know the name {host}"), self.name)
             }
@@ -43,10 +43,7 @@ impl TlsAdvice<'_> {
     fn explain_certificate(&self, error: &CertificateError, host: &str) -> String {
         use CertificateError as E;
         let invalid = |error: &dyn std::fmt::Display| {
-            format!(
-                "its certificate is not valid: {}",
-                without_link(&error.to_string())
-            )
+            format!("its certificate is not valid: {}", without_link(&error.to_string()))
         };
         let (problem, advice) = match error {
             E::NotValidForNameContext { presented, .. } if presented.is_empty() => {
@@ -60,19 +57,14 @@ impl TlsAdvice<'_> {
                     self.name,
                 )
             }
-            E::UnknownIssuer => (
-                "its certificate is not signed by a trusted CA".to_owned(),
-                &*self.trust,
-            ),
+            E::UnknownIssuer => ("its certificate is not signed by a trusted CA".to_owned(), &*self.trust),
             E::BadSignature => (
-                "its certificate names a trusted CA but is not signed by it; the CA may have been replaced"
-                    .to_owned(),
+                "its certificate names a trusted CA but is not signed by it; the CA may have been replaced".to_owned(),
                 &*self.trust,
             ),
-            E::ExpiredContext { not_after, .. } => (
-                format!("its certificate expired at {}", date(*not_after)),
-                "renew it",
-            ),
+            E::ExpiredContext { not_after, .. } => {
+                (format!("its certificate expired at {}", date(*not_after)), "renew it")
+            }
             E::NotValidYetContext { not_before, .. } => (
                 format!("its certificate is not valid before {}", date(*not_before)),
                 "compare the clocks",
@@ -130,9 +122,7 @@ fn bare(name: &str) -> &str {
 fn date(time: UnixTime) -> String {
     SystemTime::UNIX_EPOCH
         .checked_add(Duration::from_secs(time.as_secs()))
-        .map_or_else(String::new, |time| {
-            humantime::format_rfc3339_seconds(time).to_string()
-        })
+        .map_or_else(String::new, |time| humantime::format_rfc3339_seconds(time).to_string())
 }
 
 #[cfg(test)]
@@ -146,9 +136,8 @@ mod tests {
 
     #[test]
     fn tls_errors_are_explained_with_advice() {
-        let other = |error: webpki::Error| {
-            Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
-        };
+        let other =
+            |error: webpki::Error| Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))));
         let advice = TlsAdvice {
             trust: "use --ca".into(),
             identity: "use --key",
@@ -178,16 +167,10 @@ mod tests {
             ("hook.ns", other(webpki::Error::CaUsedAsEndEntity), "CA:TRUE"),
             (
                 "hook.ns",
-                Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(ShortKey::Server(
-                    1024,
-                ))))),
+                Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(ShortKey::Server(1024))))),
                 "the RSA key of its certificate has 1024 bits",
             ),
-            (
-                "hook.ns",
-                other(webpki::Error::MaximumPathDepthExceeded),
-                "not valid",
-            ),
+            ("hook.ns", other(webpki::Error::MaximumPathDepthExceeded), "not valid"),
             (
                 "hook.ns",
                 Error::AlertReceived(AlertDescription::UnrecognisedName),

@@ -1,9 +1,7 @@
 use std::time::{Duration, SystemTime};
 
 use rustls_pki_types::CertificateDer;
-use x509_parser::{
-    certificate::X509Certificate, error::X509Error, extensions::GeneralName, parse_x509_certificate,
-};
+use x509_parser::{certificate::X509Certificate, error::X509Error, extensions::GeneralName, parse_x509_certificate};
 
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -117,16 +115,11 @@ mod tests {
 
     #[test]
     fn the_subject_names_of_a_certificate_are_read() {
-        let mut params =
-            CertificateParams::new(vec!["ci.example.com".to_owned(), "10.0.0.1".to_owned()]).unwrap();
+        let mut params = CertificateParams::new(vec!["ci.example.com".to_owned(), "10.0.0.1".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, "ci");
-        params
-            .distinguished_name
-            .push(DnType::OrganizationName, "builders");
+        params.distinguished_name.push(DnType::OrganizationName, "builders");
         let uri = "spiffe://example.com/ci";
-        params
-            .subject_alt_names
-            .push(SanType::URI(uri.try_into().unwrap()));
+        params.subject_alt_names.push(SanType::URI(uri.try_into().unwrap()));
         let mail = "ci@example.com".try_into().unwrap();
         params.subject_alt_names.push(SanType::Rfc822Name(mail));
         let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();

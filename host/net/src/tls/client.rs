@@ -67,11 +67,7 @@ fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(native_certificates.certs);
     if roots.is_empty() {
-        let reasons: Vec<String> = native_certificates
-            .errors
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let reasons: Vec<String> = native_certificates.errors.iter().map(ToString::to_string).collect();
         return Err(TlsError::NoSystemAuthority {
             details: match reasons.as_slice() {
                 [] => String::new(),
@@ -88,12 +84,10 @@ fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {
 
 fn add(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> Result<(), TlsError> {
     for (index, certificate) in certificates.iter().enumerate() {
-        roots
-            .add(certificate.clone())
-            .map_err(|source| TlsError::Authority {
-                number: index + 1,
-                source,
-            })?;
+        roots.add(certificate.clone()).map_err(|source| TlsError::Authority {
+            number: index + 1,
+            source,
+        })?;
     }
     Ok(())
 }
@@ -132,9 +126,7 @@ fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<TlsMaterial<Cli
         return Ok(TlsMaterial::from(builder.with_no_client_auth()));
     };
     let (chain, key) = identity.load()?;
-    TlsMaterial::of_identity(identity, &chain.clone(), || {
-        builder.with_client_auth_cert(chain, key)
-    })
+    TlsMaterial::of_identity(identity, &chain.clone(), || builder.with_client_auth_cert(chain, key))
 }
 
 /// The TLS settings of a client: the CAs that it trusts, its certificate, and the name that it expects in servers'

@@ -84,9 +84,7 @@ impl<C> TlsMaterial<C> {
         let path = &identity.certificate;
         let config = || {
             config().map_err(|error| match error {
-                rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-                    TlsError::OtherKey(identity.clone())
-                }
+                rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => TlsError::OtherKey(identity.clone()),
                 error => TlsError::rejected(path, &error),
             })
         };
@@ -205,10 +203,7 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
         let certificate = usage.as_str();
         match loaded {
             Ok(()) => {
-                tracing::info!(
-                    certificate,
-                    "changed TLS files were loaded; new connections use them"
-                );
+                tracing::info!(certificate, "changed TLS files were loaded; new connections use them");
                 self.report(usage);
                 self.report_expiry(usage);
             }
@@ -245,8 +240,7 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
     #[allow(clippy::disallowed_methods, reason = "this crate knows no `Moment`")]
     fn report_expiry(&self, usage: Usage) {
         let validity = self.material.current().validity;
-        let Some((validity, expiry)) = validity.and_then(|it| Some((it, it.expiry(SystemTime::now())?)))
-        else {
+        let Some((validity, expiry)) = validity.and_then(|it| Some((it, it.expiry(SystemTime::now())?))) else {
             return;
         };
         let certificate = usage.as_str();

@@ -64,11 +64,7 @@ impl ServerTls {
 
 /// Loads the TLS configuration of a server. The TLS sessions of the previous configuration cannot be resumed in it, so
 /// clients have to present their certificates again.
-fn load(
-    usage: Usage,
-    identity: &Identity,
-    client_ca: Option<&Path>,
-) -> Result<TlsMaterial<ServerConfig>, TlsError> {
+fn load(usage: Usage, identity: &Identity, client_ca: Option<&Path>) -> Result<TlsMaterial<ServerConfig>, TlsError> {
     let (chain, key) = identity.load()?;
     let builder = builder()?;
     let clients = match client_ca {
@@ -148,9 +144,7 @@ impl TlsMaterial<ServerConfig> {
             // client certificates.
             return true;
         };
-        clients
-            .verify_client_cert(certificate, chain, UnixTime::now())
-            .is_ok()
+        clients.verify_client_cert(certificate, chain, UnixTime::now()).is_ok()
     }
 }
 
@@ -173,9 +167,6 @@ mod tests {
         std::fs::write(&identity.certificate, certificate).unwrap();
         std::fs::write(&identity.key, other.serialize_pem()).unwrap();
         let error = ServerTls::of_files(identity, None).err().unwrap().to_string();
-        assert!(
-            error.contains("b.key does not belong to the certificate "),
-            "{error}"
-        );
+        assert!(error.contains("b.key does not belong to the certificate "), "{error}");
     }
 }

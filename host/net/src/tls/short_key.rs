@@ -25,9 +25,7 @@ pub const SHORTEST_RSA_KEY: usize = 2048;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ShortKey {
-    #[error(
-        "the RSA key of the CA that signed its certificate has {0} bits, and TLS requires {SHORTEST_RSA_KEY}"
-    )]
+    #[error("the RSA key of the CA that signed its certificate has {0} bits, and TLS requires {SHORTEST_RSA_KEY}")]
     Authority(usize),
     #[error("the RSA key of its certificate has {0} bits, and TLS requires {SHORTEST_RSA_KEY}")]
     Server(usize),

@@ -26,12 +26,7 @@ impl SignatureVerificationAlgorithm for ShortRsa {
         alg_id::RSA_PKCS1_SHA256
     }
 
-    fn verify_signature(
-        &self,
-        public_key: &[u8],
-        message: &[u8],
-        signature: &[u8],
-    ) -> Result<(), InvalidSignature> {
+    fn verify_signature(&self, public_key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
         let key = UnparsedPublicKey::new(&RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, public_key);
         key.verify(message, signature).map_err(|_| InvalidSignature)
     }

@@ -25,8 +25,7 @@ use crate::{
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A function that connects to the server at a URL, with TLS if the scheme of the URL requires it.
-pub type UpstreamConnector =
-    BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<AnyConnection>>, BoxError>;
+pub type UpstreamConnector = BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<AnyConnection>>, BoxError>;
 
 /// A function that connects to the server at a URL without TLS: by TCP, or through a tunnel.
 pub type Dial = BoxCloneSyncService<Uri, AnyConnection, BoxError>;
@@ -70,11 +69,7 @@ impl Connection for AnyConnection {
 }
 
 impl Read for AnyConnection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }

@@ -32,10 +32,7 @@ impl UpstreamHealth {
     pub(super) fn is_up(&self) -> bool {
         !self.failed_check.load(Ordering::Relaxed)
             && (!self.is_paused.load(Ordering::Acquire)
-                || self
-                    .paused_until
-                    .lock()
-                    .is_none_or(|until| until <= Instant::now()))
+                || self.paused_until.lock().is_none_or(|until| until <= Instant::now()))
     }
 
     pub(super) fn downtime(&self) -> Option<Downtime> {

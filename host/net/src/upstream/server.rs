@@ -17,9 +17,7 @@ pub struct UpstreamServer {
 
 /// The text is not a valid URL of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a valid server: write http:// or https://, a host and a port, such as http://127.0.0.1:8081"
-)]
+#[error("`{0}` is not a valid server: write http:// or https://, a host and a port, such as http://127.0.0.1:8081")]
 pub struct InvalidServer(pub String);
 
 impl std::str::FromStr for UpstreamServer {
@@ -68,8 +66,7 @@ impl UpstreamServer {
         let (ip, port) = (listener.ip(), if self.is_tls() { 443 } else { 80 });
         let is_local = match self.authority.host().trim_matches(['[', ']']).parse::<IpAddr>() {
             Ok(address) => {
-                address == ip
-                    || address.is_loopback() && ip.is_unspecified() && address.is_ipv4() == ip.is_ipv4()
+                address == ip || address.is_loopback() && ip.is_unspecified() && address.is_ipv4() == ip.is_ipv4()
             }
             Err(_) => self.authority.host() == "localhost" && (ip.is_loopback() || ip.is_unspecified()),
         };
@@ -111,10 +108,7 @@ mod tests {
             ("/a", None),
             ("", None),
         ] {
-            let server = text
-                .parse::<UpstreamServer>()
-                .ok()
-                .map(|server| server.to_string());
+            let server = text.parse::<UpstreamServer>().ok().map(|server| server.to_string());
             assert_eq!(server.as_deref(), expected, "{text}");
         }
     }

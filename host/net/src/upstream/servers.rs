@@ -134,12 +134,10 @@ impl ServerSet {
                 // A server keeps its health state as long as its registration stays the same. If the server registers
                 // again, it gets a new name, and counts as a new server.
                 let target = |followed: &FollowedServer| {
-                    let is_same = |target: &&Arc<ServerTarget>| {
-                        target.server == followed.server && target.name == followed.name
-                    };
+                    let is_same =
+                        |target: &&Arc<ServerTarget>| target.server == followed.server && target.name == followed.name;
                     let before = known_servers.targets.iter().find(is_same).cloned();
-                    before
-                        .unwrap_or_else(|| ServerTarget::new(followed.server.clone(), followed.name.clone()))
+                    before.unwrap_or_else(|| ServerTarget::new(followed.server.clone(), followed.name.clone()))
                 };
                 known_servers.targets = followed.servers.iter().map(target).collect();
                 known_servers.source = Some(followed);
@@ -178,8 +176,7 @@ impl ServerSet {
             return targets.to_vec();
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let (mut up, down): (Vec<_>, Vec<_>) =
-            targets.iter().cloned().partition(|target| target.health.is_up());
+        let (mut up, down): (Vec<_>, Vec<_>) = targets.iter().cloned().partition(|target| target.health.is_up());
         if let Some(first) = turn.checked_rem(up.len()) {
             up.rotate_left(first);
         }

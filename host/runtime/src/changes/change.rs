@@ -82,9 +82,7 @@ pub enum ChangeError {
     #[error(transparent)]
     History(#[from] HistoryError),
     /// A change of files needs a history, so that it can be completed at the next start if the program crashes.
-    #[error(
-        "changing definitions needs a history: name a history directory that can be written, or edit the files"
-    )]
+    #[error("changing definitions needs a history: name a history directory that can be written, or edit the files")]
     NoHistory,
     /// The rollback to this revision is prepared on this replica. It goes live when all replicas have prepared it.
     #[error(
@@ -140,16 +138,10 @@ impl Host {
     /// # Errors
     ///
     /// Fails, and changes nothing, if the text is invalid, the table cannot be built, or the store cannot be written.
-    pub async fn apply(
-        &self,
-        text: &str,
-        name: &str,
-        application: &Application,
-    ) -> Result<Applied, ChangeError> {
+    pub async fn apply(&self, text: &str, name: &str, application: &Application) -> Result<Applied, ChangeError> {
         let (text, name, expected) = (text.to_owned(), name.to_owned(), application.expected);
-        let edit = move |set: &DefinitionSet, stores: &Stores| {
-            set.apply(&text, &name, expected, &|id| stores.destination(id))
-        };
+        let edit =
+            move |set: &DefinitionSet, stores: &Stores| set.apply(&text, &name, expected, &|id| stores.destination(id));
         self.change(application, Origin::Applied, Arc::new(edit)).await
     }
 
@@ -179,12 +171,7 @@ impl Host {
         self.change(application, origin, Arc::new(edit)).await
     }
 
-    async fn change(
-        &self,
-        application: &Application,
-        origin: Origin,
-        edit: Arc<Edit>,
-    ) -> Result<Applied, ChangeError> {
+    async fn change(&self, application: &Application, origin: Origin, edit: Arc<Edit>) -> Result<Applied, ChangeError> {
         let _building = self.building();
         loop {
             let (source, base, has_history) = {
@@ -219,8 +206,7 @@ impl Host {
                 .finish(plan, built_table, store, base, application, origin.clone())
                 .await?;
             if let Some(mut applied) = finished_change {
-                applied.waits =
-                    self.0.goes_live_on_request && !application.dry_run && !self.until_live(hash).await;
+                applied.waits = self.0.goes_live_on_request && !application.dry_run && !self.until_live(hash).await;
                 return Ok(applied);
             }
         }
@@ -383,25 +369,13 @@ impl Host {
         let built_table = rebuilt(&source, &target).await?;
         let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
-        let mut entry = entry_of(
-            &built_table,
-            state.history.next_number(),
-            Origin::RolledBack { to },
-            by,
-        );
+        let mut entry = entry_of(&built_table, state.history.next_number(), Origin::RolledBack { to }, by);
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);
         // A rollback does not change the definitions in files and stores. If these definitions contain mistakes, the
         // status reports the mistakes until somebody changes the definitions.
-        let remaining = || {
-            self.0
-                .live
-                .load()
-                .problem
-                .as_ref()
-                .and_then(TableProblem::of_mistakes)
-        };
+        let remaining = || self.0.live.load().problem.as_ref().and_then(TableProblem::of_mistakes);
         let (problem, hash) = (
             self.problem_with(&built_table.bad_definitions).or_else(remaining),
             built_table.hash,

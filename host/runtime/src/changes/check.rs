@@ -34,12 +34,8 @@ impl Host {
         let source = self.0.state.lock().await.source.clone();
         let path = version.path.clone();
         // An exception may refer to stages in any of the definitions, so it is checked together with all of them.
-        let names_others = version
-            .expected_id
-            .as_ref()
-            .is_some_and(|id| id.kind == EXCEPTION);
-        let is_read =
-            |file: &&DefinitionFile| file.path != path && (names_others || file.kind == StoreKind::Files);
+        let names_others = version.expected_id.as_ref().is_some_and(|id| id.kind == EXCEPTION);
+        let is_read = |file: &&DefinitionFile| file.path != path && (names_others || file.kind == StoreKind::Files);
         let mut files: Vec<_> = source.stores.known_set().all().filter(is_read).cloned().collect();
         files.push(version);
         let usable = source.usable(source.stores.set(files)).await?;
@@ -74,10 +70,7 @@ fn plugin_mistakes(set: &DefinitionSet, path: &Path, memory_limit_max: usize) ->
         for (index, stage) in chain.stages.iter().enumerate() {
             for (part, plugin) in stage.plugins() {
                 let location = || format!("spec.stages[{index}]{}", part.path);
-                if let Some(memory_size) = plugin
-                    .memory
-                    .filter(|memory_size| *memory_size > memory_limit_max)
-                {
+                if let Some(memory_size) = plugin.memory.filter(|memory_size| *memory_size > memory_limit_max) {
                     mistakes.push(format!(
                         "{}.memory: {memory_size} bytes are above this host's maximum of {memory_limit_max} bytes; write less, or let the \
                          operator raise `sandbox.memory`",
@@ -103,8 +96,6 @@ fn plugin_mistakes(set: &DefinitionSet, path: &Path, memory_limit_max: usize) ->
 
 fn without_path<'t>(text: &'t str, path: &Path) -> &'t str {
     let path_text = path.to_str().unwrap_or_default();
-    let rest = text
-        .strip_prefix(path_text)
-        .and_then(|rest| rest.split_once(": "));
+    let rest = text.strip_prefix(path_text).and_then(|rest| rest.split_once(": "));
     rest.map_or(text, |(_, rest)| rest)
 }

@@ -42,10 +42,7 @@ impl Host {
                 Some(attempt) => attempt,
                 None => self.next_attempt(&mut watch, &mut schedule).await,
             };
-            watch
-                .writers()
-                .wait_and_list_unfinished(INCOMPLETE_FILE_TIMEOUT)
-                .await;
+            watch.writers().wait_and_list_unfinished(INCOMPLETE_FILE_TIMEOUT).await;
             let ReloadAttempt { is_change, refresh } = attempt;
             let mut result = if is_change {
                 self.follow_once(FetchScope::none(), &mut watch).await
@@ -155,11 +152,7 @@ fn changed_names<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> Str
     };
     let names: BTreeSet<_> = from.keys().chain(to.keys()).filter(is_other).cloned().collect();
     let hidden_count = names.len().saturating_sub(NAME_COUNT_MAX);
-    let mut text = names
-        .into_iter()
-        .take(NAME_COUNT_MAX)
-        .collect::<Vec<_>>()
-        .join(", ");
+    let mut text = names.into_iter().take(NAME_COUNT_MAX).collect::<Vec<_>>().join(", ");
     if hidden_count > 0 {
         text += &format!(" and {hidden_count} more");
     }
@@ -191,8 +184,7 @@ impl Schedule {
             let next = scheduled.map_or(now + *interval, |(_, next)| *next);
             new_modules.insert(reference.clone(), (*interval, next));
         }
-        self.failed
-            .retain(|reference| new_modules.contains_key(reference));
+        self.failed.retain(|reference| new_modules.contains_key(reference));
         self.modules = new_modules;
     }
 

@@ -24,9 +24,7 @@ pub(crate) fn write(outcome: &Outcome) {
 }
 
 fn write_row(outcome: &Outcome, row: &TraceRow) {
-    let TraceRow {
-        chain, stage, mode, ..
-    } = row;
+    let TraceRow { chain, stage, mode, .. } = row;
     let uid = &outcome.uid;
     if let Some(exception) = &row.exception {
         tracing::info!(target: "admittance::audit", %uid, %chain, %stage, %exception, "an exception let the request pass");
@@ -87,10 +85,6 @@ mod tests {
             long.starts_with(r#"[{"op":"add","path":"/a","value":"éé"#),
             "{long:.60}"
         );
-        assert!(
-            long.len() < MOST_PATCH + 10 && long.ends_with("..."),
-            "{}",
-            long.len()
-        );
+        assert!(long.len() < MOST_PATCH + 10 && long.ends_with("..."), "{}", long.len());
     }
 }

@@ -44,8 +44,7 @@ pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<Change
     }
     let (served, changed_paths) = (usable.served(), paths.clone());
     let reach = source.assembler.reach.clone();
-    let (modules, mut warnings) =
-        blocking(move || modules_and_warnings(&served, &changed_paths, &reach)).await?;
+    let (modules, mut warnings) = blocking(move || modules_and_warnings(&served, &changed_paths, &reach)).await?;
     warnings.extend(change.losses.iter().cloned());
     if let Some(mistakes) = &mistakes {
         let mistakes = mistakes.to_string().replace('\n', "; ");
@@ -66,10 +65,7 @@ pub(super) async fn plan(source: &TableSource, edit: Arc<Edit>) -> Result<Change
 
 /// Applies the edit to the current definitions. If the definition files contain mistakes, the edit is applied to the
 /// versions of the files that are live instead. The mistakes are then returned together with the change.
-async fn apply_edit(
-    source: &TableSource,
-    edit: Arc<Edit>,
-) -> Result<(Change, Option<Mistakes>), ChangeError> {
+async fn apply_edit(source: &TableSource, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
     let contents = source.stores.peek().await?;
     let known_set = source.stores.set_after_reading(&contents);
     let reading_mistakes = match contents.set() {
@@ -106,8 +102,7 @@ async fn apply_edit(
         let stored_definitions = change.set.documents();
         for (id, effect) in &mut change.effects {
             let stored_definition = stored_definitions.iter().find(|stored| stored.id == *id);
-            let file =
-                stored_definition.and_then(|stored| change.set.all().find(|file| file.path == stored.file));
+            let file = stored_definition.and_then(|stored| change.set.all().find(|file| file.path == stored.file));
             let is_kept = |file: &&DefinitionFile| is_file(file) && *effect == AppliedEffect::Unchanged;
             let Some(file) = file.filter(is_kept) else {
                 continue;

@@ -204,9 +204,7 @@ pub(crate) async fn rebuilt(source: &TableSource, entry: &HistoryEntry) -> Resul
     // The configuration may have changed since the revision was written. It says what namespaced chains may use, so the
     // definitions are checked again.
     let usable = source.usable(definitions).await?;
-    let mut built_table = source
-        .build_all(usable.served(), modules, MissingModules::All)
-        .await?;
+    let mut built_table = source.build_all(usable.served(), modules, MissingModules::All).await?;
     built_table.bad_definitions.splice(0..0, usable.bad);
     Ok(built_table)
 }

@@ -3,8 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use admittance_definitions::{
-    DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, Destination, DocumentForms, FileChange,
-    Mistakes, StoreError, StoreKind,
+    DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, Destination, DocumentForms, FileChange, Mistakes,
+    StoreError, StoreKind,
 };
 use futures_util::future::{join_all, select_all};
 use parking_lot::Mutex;
@@ -68,10 +68,7 @@ impl Stores {
     pub(crate) async fn read(&self) -> StoreContents {
         let reads = join_all(self.stores.iter().map(|store| store.read())).await;
         StoreContents {
-            stores: reads
-                .into_iter()
-                .map(|content| content.map(sort_by_path))
-                .collect(),
+            stores: reads.into_iter().map(|content| content.map(sort_by_path)).collect(),
             parse_cache: self.set(Vec::new()),
         }
     }
@@ -94,9 +91,7 @@ impl Stores {
 
     pub(crate) fn set_of(&self, revision: &HistoryEntry) -> DefinitionSet {
         let files = revision.detail.files.iter().map(|file| {
-            let kind = self
-                .owner(&file.path)
-                .map_or(StoreKind::Files, DefinitionStore::kind);
+            let kind = self.owner(&file.path).map_or(StoreKind::Files, DefinitionStore::kind);
             DefinitionFile::new(kind, &file.path, &file.text)
         });
         self.set(files.collect())
@@ -115,10 +110,7 @@ impl Stores {
         })
     }
 
-    pub(crate) fn of_changes(
-        &self,
-        changes: &[FileChange],
-    ) -> Result<Option<&dyn DefinitionStore>, ChangeError> {
+    pub(crate) fn of_changes(&self, changes: &[FileChange]) -> Result<Option<&dyn DefinitionStore>, ChangeError> {
         let mut owning_store: Option<&dyn DefinitionStore> = None;
         for change in changes {
             let store = self.owner(&change.path).ok_or_else(|| StoreError::Refused {
@@ -154,10 +146,7 @@ impl Stores {
     }
 
     pub(crate) fn known_content(&self) -> Vec<Option<StoreContent>> {
-        self.snapshots()
-            .into_iter()
-            .map(|snapshot| snapshot.content)
-            .collect()
+        self.snapshots().into_iter().map(|snapshot| snapshot.content).collect()
     }
 
     pub(crate) fn status(&self) -> Vec<StoreStatus> {
@@ -195,11 +184,10 @@ fn sort_by_path(mut files: Vec<DefinitionFile>) -> StoreContent {
 
 impl StoreContents {
     fn snapshots_after(&self, snapshots: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
-        let next_snapshot =
-            |(reading, snapshot): (&Result<StoreContent, StoreError>, &StoreSnapshot)| StoreSnapshot {
-                content: reading.as_ref().ok().or(snapshot.content.as_ref()).cloned(),
-                is_lost: reading.is_err(),
-            };
+        let next_snapshot = |(reading, snapshot): (&Result<StoreContent, StoreError>, &StoreSnapshot)| StoreSnapshot {
+            content: reading.as_ref().ok().or(snapshot.content.as_ref()).cloned(),
+            is_lost: reading.is_err(),
+        };
         self.stores.iter().zip(snapshots).map(next_snapshot).collect()
     }
 

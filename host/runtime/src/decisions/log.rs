@@ -14,8 +14,8 @@ use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::Notify;
 
 use super::{
-    ChainRates, DecidedRequest, DecisionDetail, DecisionFilter, DecisionList, DecisionRecord,
-    DecisionVerdict, DecisionsConfig, packed::PackedDecision, rates, ring::RingMemory, write,
+    ChainRates, DecidedRequest, DecisionDetail, DecisionFilter, DecisionList, DecisionRecord, DecisionVerdict,
+    DecisionsConfig, packed::PackedDecision, rates, ring::RingMemory, write,
 };
 use crate::{Moment, Redaction, decisions::observer::ObservedDecision};
 

@@ -35,12 +35,7 @@ pub(crate) struct ObservedDecision<'a> {
 }
 
 impl Observer {
-    pub(crate) fn observe(
-        &self,
-        table: &Table,
-        observed: ObservedDecision<'_>,
-        recorders: Vec<Arc<Recorder>>,
-    ) {
+    pub(crate) fn observe(&self, table: &Table, observed: ObservedDecision<'_>, recorders: Vec<Arc<Recorder>>) {
         let outcome = observed.outcome;
         let verdict = DecisionVerdict::from_outcome(outcome);
         self.metrics.record(verdict, outcome, observed.duration);

@@ -4,9 +4,9 @@
 use std::{borrow::Cow, mem::size_of, sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Decision, Denial, EnforcedSpelling, FrontEnd, GroupVersionKind, GroupVersionResource, IdentityFields,
-    Mode, Object, Operation, Outcome, Patch, Phase, RefusalCause, Request, RequestedKind, Scope, Selection,
-    SkipReason, StageResult, TraceContext, TraceRow, Uid, UserInfo,
+    Decision, Denial, EnforcedSpelling, FrontEnd, GroupVersionKind, GroupVersionResource, IdentityFields, Mode, Object,
+    Operation, Outcome, Patch, Phase, RefusalCause, Request, RequestedKind, Scope, Selection, SkipReason, StageResult,
+    TraceContext, TraceRow, Uid, UserInfo,
 };
 use serde::{Deserialize, Serialize};
 
@@ -164,11 +164,7 @@ impl<'a> PackedObjects<'a> {
 }
 
 impl<'a> PackedPart<'a> {
-    fn new(
-        observed: &'a ObservedDecision<'_>,
-        objects: Option<PackedObjects<'a>>,
-        rows: Vec<PackedRow<'a>>,
-    ) -> Self {
+    fn new(observed: &'a ObservedDecision<'_>, objects: Option<PackedObjects<'a>>, rows: Vec<PackedRow<'a>>) -> Self {
         let request = &observed.request;
         let (phase, chain) = match observed.selection {
             Selection::All => (None, None),
@@ -282,9 +278,7 @@ impl UnpackedParts {
         let objects = PackedObjects::from_request(request);
         let objects = (!is_secret && objects.bytes() <= objects_size_max).then_some(objects);
         let rows = rows(outcome);
-        let unpacked_outcome = rows
-            .is_none()
-            .then(|| Arc::new(without_objects(outcome, is_secret)));
+        let unpacked_outcome = rows.is_none().then(|| Arc::new(without_objects(outcome, is_secret)));
         let packed = PackedPart::new(observed, objects, rows.unwrap_or_default());
         // Serializing fails only if the buffer is full, which cannot happen because this buffer grows.
         *bytes = postcard::to_extend(&packed, std::mem::take(bytes)).unwrap_or_default();
@@ -461,10 +455,7 @@ mod tests {
             resource: kind.guess_resource(),
             subresource: Some("scale".to_owned()),
         }));
-        request.trace = TraceContext::parse(
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-            Some("a=1"),
-        );
+        request.trace = TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Some("a=1"));
         request.name = "web".to_owned();
         request.namespace = Some("shop".to_owned());
         request.user = UserInfo {

@@ -37,9 +37,7 @@ pub(super) fn chain_rates(
     let mut seconds = time_range.as_secs_f64();
     let part_length = (time_range / PARTS as u32).as_micros().max(1);
     for entry in decisions {
-        let age = now
-            .duration_since(entry.unpacked_parts.time.0)
-            .unwrap_or_default();
+        let age = now.duration_since(entry.unpacked_parts.time.0).unwrap_or_default();
         if is_cut {
             seconds = age.as_secs_f64();
         }

@@ -1,8 +1,6 @@
 //! Defines how decisions appear in the admin API, in the console and on disk.
 
-use admittance_admission::{
-    Decision, FailurePolicy, LogLine, Mode, Operation, Outcome, Phase, RefusalCause, keywords,
-};
+use admittance_admission::{Decision, FailurePolicy, LogLine, Mode, Operation, Outcome, Phase, RefusalCause, keywords};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -11,9 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use admittance_admission::{
-    HttpAnswer, Request, ResponseRecorder, ReviewVersion, write_response, write_review,
-};
+use admittance_admission::{HttpAnswer, Request, ResponseRecorder, ReviewVersion, write_response, write_review};
 use admittance_definitions::Share;
 use arc_swap::ArcSwap;
 use futures_util::Stream;
@@ -190,8 +188,7 @@ pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<Re
     let review = write_review(ReviewVersion::V1, &decided.request()?);
     let answer = write_response(ReviewVersion::V1, &decided.request.uid, Some(&decided.outcome));
     let (request, response) = (part(&review, "request")?, part(&answer, "response")?);
-    let (request, response, mut redacted) =
-        redaction::redact_review(&decided.request, redact, request, response);
+    let (request, response, mut redacted) = redaction::redact_review(&decided.request, redact, request, response);
     let mut http = Vec::new();
     for answer in &decided.recorded_responses.http {
         let (answer, count) = redaction::redact_answer(answer.clone(), redact);
@@ -204,9 +201,7 @@ pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<Re
             continue;
         };
         // An object that was read from a list, such as a PodList, may lack its version and kind, so they are added.
-        object
-            .entry("apiVersion")
-            .or_insert_with(|| kind.api_version().into());
+        object.entry("apiVersion").or_insert_with(|| kind.api_version().into());
         object.entry("kind").or_insert_with(|| kind.kind().into());
         let is_secret = kind.api_version() == "v1" && kind.kind() == "Secret";
         let (object, count) = redaction::redact_lookup(Value::Object(object), is_secret, redact);

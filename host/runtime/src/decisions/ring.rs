@@ -114,11 +114,7 @@ impl RingMemory {
     /// Moves the decisions that the threads have collected to the ring, and returns the locked ring.
     pub(super) fn ring(&self) -> MutexGuard<'_, DecisionRing> {
         let mut ring = self.ring.lock();
-        let mut collections: Vec<_> = self
-            .collections
-            .iter()
-            .map(|collection| collection.0.lock())
-            .collect();
+        let mut collections: Vec<_> = self.collections.iter().map(|collection| collection.0.lock()).collect();
         let mut decisions = Vec::new();
         for (index, collected) in collections.iter_mut().enumerate() {
             decisions.extend(collected.decisions.drain(..).map(|decision| (index, decision)));

@@ -49,11 +49,7 @@ pub(super) fn record(id: u64, decided: &DecidedRequest, redact: &[Redaction]) ->
         patch: redact_patch(request, redact, &outcome.patch),
         warnings: outcome.warnings.clone(),
         microseconds: micros(decided.duration),
-        stages: outcome
-            .trace
-            .iter()
-            .map(|row| stage(row, decided, redact))
-            .collect(),
+        stages: outcome.trace.iter().map(|row| stage(row, decided, redact)).collect(),
     }
 }
 

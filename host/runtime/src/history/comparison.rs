@@ -29,10 +29,7 @@ pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison 
 /// The path of a definition file, and its text in each of two revisions; `None` for a revision without this file.
 type FileTexts<'a> = (&'a Path, [Option<&'a str>; 2]);
 
-fn changed_files<'a>(
-    from: &'a RevisionDetail,
-    to: &'a RevisionDetail,
-) -> impl Iterator<Item = FileTexts<'a>> {
+fn changed_files<'a>(from: &'a RevisionDetail, to: &'a RevisionDetail) -> impl Iterator<Item = FileTexts<'a>> {
     let mut files: BTreeMap<&Path, [Option<&str>; 2]> = BTreeMap::new();
     for file in &from.files {
         files.entry(&file.path).or_default()[0] = Some(&file.text);
@@ -50,11 +47,7 @@ fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
             Some(_) => path.display().to_string(),
             None => "/dev/null".to_owned(),
         };
-        text += &difference(
-            [name(old), name(new)],
-            old.unwrap_or_default(),
-            new.unwrap_or_default(),
-        );
+        text += &difference([name(old), name(new)], old.unwrap_or_default(), new.unwrap_or_default());
     }
     text
 }
@@ -214,9 +207,7 @@ mod tests {
     #[test]
     fn a_comparison_lists_added_changed_and_removed_definitions() {
         let document = |kind: &str, name: &str, spec: &str| {
-            format!(
-                "apiVersion: admittance.dev/v1alpha1\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec: {spec}\n"
-            )
+            format!("apiVersion: admittance.dev/v1alpha1\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec: {spec}\n")
         };
         let chain = |name: &str, spec: &str| document("AdmissionChain", name, spec);
         let both = format!("{}---\n{}", chain("a", "1"), chain("b", "1"));
@@ -254,11 +245,7 @@ mod tests {
         let plugin = format!("b 1.0.0 ({})", Digest::of("b").short());
         for (from, to, name) in [
             (&older, &to, format!("Mutating:a/b: {plugin}")),
-            (
-                &to,
-                &candidate,
-                format!("added Mutating:a/b (candidate): {plugin}"),
-            ),
+            (&to, &candidate, format!("added Mutating:a/b (candidate): {plugin}")),
             (&candidate, &to, "removed Mutating:a/b (candidate)".to_owned()),
         ] {
             assert_eq!(changed_names(from, to), [name]);

@@ -133,9 +133,7 @@ impl HistoryDirectory {
         let old = fs::read_dir(&self.path).map(|files| {
             let paths = files.filter_map(|file| Some(file.ok()?.path()));
             let is_old = |path: &PathBuf| {
-                let is_revision = path
-                    .extension()
-                    .is_some_and(|ending| ending == REVISION_EXTENSION);
+                let is_revision = path.extension().is_some_and(|ending| ending == REVISION_EXTENSION);
                 let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
                 is_revision && number.is_some_and(|number: u64| number < first)
             };
@@ -163,10 +161,7 @@ fn remove(path: &Path) {
     }
 }
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the file is locked, in a private directory"
-)]
+#[allow(clippy::disallowed_methods, reason = "the file is locked, in a private directory")]
 fn lock(directory: &Path) -> Result<File, HistoryError> {
     let path = directory.join("lock");
     let failed = |source| HistoryError::Io {

@@ -46,15 +46,8 @@ async fn the_history_removes_the_oldest_revisions() {
     );
     drop(history);
     let history = History::open(folder.path(), 2).unwrap();
-    let numbers: Vec<_> = history
-        .entries()
-        .iter()
-        .map(|entry| entry.revision().number)
-        .collect();
-    assert_eq!(
-        (numbers.as_slice(), history.next_number()),
-        ([3, 4].as_slice(), 5)
-    );
+    let numbers: Vec<_> = history.entries().iter().map(|entry| entry.revision().number).collect();
+    assert_eq!((numbers.as_slice(), history.next_number()), ([3, 4].as_slice(), 5));
 }
 
 #[tokio::test]

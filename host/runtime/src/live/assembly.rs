@@ -8,13 +8,13 @@ use std::{
 };
 
 use admittance_admission::{
-    Authorizer, Chain, Deadline, Failure, FailureKind, Hook, NamespaceSource, Phase, PolicyHttp, Reach,
-    Request, Response, Stage,
+    Authorizer, Chain, Deadline, Failure, FailureKind, Hook, NamespaceSource, Phase, PolicyHttp, Reach, Request,
+    Response, Stage,
 };
 use admittance_catalog::{Catalog, Digest, ModuleReference};
 use admittance_definitions::{
-    CandidateDefinition, ChainDefinition, HookContext, HookError, HookStatus, PreparedHook, Served,
-    StageDefinition, WebhookDefinition, module_location,
+    CandidateDefinition, ChainDefinition, HookContext, HookError, HookStatus, PreparedHook, Served, StageDefinition,
+    WebhookDefinition, module_location,
 };
 use admittance_sandbox::{Sandbox, SandboxConfig};
 use admittance_webhook::{Webhook, WebhookClients, WebhookConfig};
@@ -176,10 +176,7 @@ impl Assembler {
         table: &mut AssembledTable,
     ) -> Option<LiveStage> {
         let before = table.errors.len();
-        let loaded_plugins: Vec<_> = plugins
-            .into_iter()
-            .filter_map(|plugin| plugin.add_to(table))
-            .collect();
+        let loaded_plugins: Vec<_> = plugins.into_iter().filter_map(|plugin| plugin.add_to(table)).collect();
         if table.errors.len() > before {
             return None;
         }
@@ -223,11 +220,7 @@ impl Assembler {
         }
     }
 
-    fn connect(
-        &self,
-        definition: &WebhookDefinition,
-        phase: Phase,
-    ) -> Result<(Arc<dyn Hook>, String), HookError> {
+    fn connect(&self, definition: &WebhookDefinition, phase: Phase) -> Result<(Arc<dyn Hook>, String), HookError> {
         let mut config = WebhookConfig::new(definition.protocol.clone(), definition.target.clone());
         config.ca_bundle.clone_from(&definition.ca_bundle);
         config.validating = phase == Phase::Validating;

@@ -121,10 +121,7 @@ impl Host {
             )));
         }
         if !(SHORTEST..=LONGEST).contains(&options.duration) {
-            let message = format!(
-                "a stage is disabled for 1s to 24h, not for {:?}",
-                options.duration
-            );
+            let message = format!("a stage is disabled for 1s to 24h, not for {:?}", options.duration);
             return Err(DisableError::Invalid(message));
         }
         let since = Moment::now();
@@ -215,11 +212,7 @@ impl Host {
 }
 
 /// Enables stages, logs expired exceptions and moves rollouts when they are due. Returns when the host is dropped.
-pub(crate) async fn follow_ends(
-    host: Weak<Inner>,
-    mut ends: watch::Receiver<Option<Instant>>,
-    limits: Arc<Notify>,
-) {
+pub(crate) async fn follow_ends(host: Weak<Inner>, mut ends: watch::Receiver<Option<Instant>>, limits: Arc<Notify>) {
     loop {
         let end = *ends.borrow_and_update();
         let pause = async {

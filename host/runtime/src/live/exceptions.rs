@@ -93,10 +93,7 @@ pub(crate) fn log_expired(exceptions: &[LiveException], after: Moment, until: Mo
 }
 
 pub(crate) fn next_end(exceptions: &[LiveException], now: Moment) -> Option<Instant> {
-    let ends = exceptions
-        .iter()
-        .map(LiveException::until)
-        .filter(|end| *end > now);
+    let ends = exceptions.iter().map(LiveException::until).filter(|end| *end > now);
     let remaining_time = ends.min()?.0.duration_since(now.0).unwrap_or_default();
     Instant::now().checked_add(remaining_time)
 }

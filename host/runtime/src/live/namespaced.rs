@@ -50,9 +50,7 @@ impl NamespacedChains {
                     location: stage.location.clone(),
                     path: format!("spec.stages[{index}]{field_path}"),
                     message: format!("{description} is not allowed in a chain of a namespace"),
-                    fix: format!(
-                        "remove it, or let the operator allow it in `{KEY}.{key}` of the configuration"
-                    ),
+                    fix: format!("remove it, or let the operator allow it in `{KEY}.{key}` of the configuration"),
                 });
             }
         }
@@ -61,18 +59,11 @@ impl NamespacedChains {
 
     /// Returns all that a stage uses although the options do not permit it: the field, a description, and the
     /// configuration key that would permit it.
-    fn forbidden_uses(
-        &self,
-        stage: &StageDefinition,
-        namespace: &str,
-    ) -> Vec<(String, String, &'static str)> {
+    fn forbidden_uses(&self, stage: &StageDefinition, namespace: &str) -> Vec<(String, String, &'static str)> {
         let mut forbidden = Vec::new();
         for (is_used, field_path) in [
             (stage.spec.uses_authorizer(), ".matchConditions"),
-            (
-                stage.hook.reads().iter().any(ClusterKind::is_access_review),
-                ".cel",
-            ),
+            (stage.hook.reads().iter().any(ClusterKind::is_access_review), ".cel"),
         ] {
             if is_used && !self.allow.any_access() {
                 let description = format!(
@@ -108,8 +99,7 @@ impl NamespacedChains {
             let field_path = part.path;
             // A source that cannot be parsed matches none of the allowed modules, so the plugin is not allowed.
             let source = ReferenceSource::from_reference(&plugin.source).ok();
-            let is_allowed =
-                source.is_some_and(|source| self.modules.iter().any(|allowed| allowed.matches(&source)));
+            let is_allowed = source.is_some_and(|source| self.modules.iter().any(|allowed| allowed.matches(&source)));
             if !is_allowed {
                 forbidden.push((
                     format!("{field_path}.source"),
@@ -122,8 +112,7 @@ impl NamespacedChains {
                 forbidden.push((field_path.clone(), description, "modules"));
             }
             let grants = plugin.allow.not_included_in(&self.allow).into_iter();
-            forbidden
-                .extend(grants.map(|(description, key)| (format!("{field_path}.{key}"), description, key)));
+            forbidden.extend(grants.map(|(description, key)| (format!("{field_path}.{key}"), description, key)));
         }
         forbidden
     }

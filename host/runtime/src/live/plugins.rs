@@ -164,11 +164,7 @@ impl Order {
     }
 
     fn key(&self, module: Digest) -> PluginKey {
-        (
-            module.to_string(),
-            self.settings.clone(),
-            self.config.name.clone(),
-        )
+        (module.to_string(), self.settings.clone(), self.config.name.clone())
     }
 
     pub(crate) fn address(&self) -> (String, bool) {
@@ -255,13 +251,7 @@ impl Plugins {
                 ConfigurationTime::Snapshot => None,
                 ConfigurationTime::PerCall { reason } => Some(reason.clone()),
             },
-            cluster: order
-                .config
-                .grants
-                .cluster
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
+            cluster: order.config.grants.cluster.iter().map(ToString::to_string).collect(),
             from_store: *from_store,
         };
         let loaded = LivePlugin {
@@ -311,8 +301,7 @@ impl Plugins {
         let of_module = |(key, _): &(&PluginKey, _)| key.0 == digest && key.1 == order.settings;
         let mut module_plugins = plugins.iter().filter(of_module).flat_map(|(_, loaded)| loaded);
         module_plugins.find_map(|loaded| {
-            let has_same_memory =
-                |loaded: &Arc<LivePlugin>| loaded.config.limits.memory == order.config.limits.memory;
+            let has_same_memory = |loaded: &Arc<LivePlugin>| loaded.config.limits.memory == order.config.limits.memory;
             loaded.upgrade().filter(has_same_memory)
         })
     }
@@ -336,11 +325,7 @@ impl Plugins {
                 !loaded.is_empty()
             });
         }
-        let key = (
-            new.status.digest.clone(),
-            new.settings.clone(),
-            new.config.name.clone(),
-        );
+        let key = (new.status.digest.clone(), new.settings.clone(), new.config.name.clone());
         let is_same = |loaded: &Arc<LivePlugin>| {
             loaded.config == new.config
                 && loaded.status.source == new.status.source

@@ -6,8 +6,8 @@ use admittance_admission::{Digest, Moment};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use crate::{
-    Host, Table, history::HistoryEntry, live::TableProblem, live::plugins::LivePlugin,
-    live::source::BuiltTable, live::state::TableState,
+    Host, Table, history::HistoryEntry, live::TableProblem, live::plugins::LivePlugin, live::source::BuiltTable,
+    live::state::TableState,
 };
 
 /// The maximum time that a request to change definitions waits for the change to go live before it returns.

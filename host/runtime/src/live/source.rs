@@ -11,8 +11,8 @@ use admittance_admission::{
 };
 use admittance_catalog::signature::SIGNATURE_SUFFIXES;
 use admittance_definitions::{
-    BadDefinition, ChainDefinition, DefinitionFile, DefinitionSet, Definitions, Location, Mistake,
-    OnBadDefinition, PluginDefinition, Served, StageDefinition, Usable,
+    BadDefinition, ChainDefinition, DefinitionFile, DefinitionSet, Definitions, Location, Mistake, OnBadDefinition,
+    PluginDefinition, Served, StageDefinition, Usable,
 };
 use admittance_watch::Fingerprint;
 use tokio::time::{Instant, timeout_at};
@@ -162,8 +162,7 @@ impl TableSource {
     pub(crate) fn record_live(&mut self, entry: &HistoryEntry) {
         self.in_force = self.stores.set_of(entry).files().into();
         let revision_modules = entry.revision().modules.iter();
-        let modules =
-            revision_modules.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));
+        let modules = revision_modules.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));
         self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
     }
 
@@ -201,11 +200,7 @@ impl TableSource {
         let mut has_unfetched_modules = false;
         loop {
             let build_result = self
-                .build_all(
-                    usable.served(),
-                    modules.clone(),
-                    MissingModules::Of(&failing_files),
-                )
+                .build_all(usable.served(), modules.clone(), MissingModules::Of(&failing_files))
                 .await;
             let errors = match build_result {
                 Err(Error::Stages(errors)) => errors,
@@ -271,16 +266,11 @@ impl TableSource {
 
     /// Returns whether serving `served` would remove a live stage that is still in `complete_set`. `complete_set` is
     /// the set of all definitions, and `served` is the part of it that can be served.
-    async fn loses_stages(
-        &self,
-        complete_set: &DefinitionSet,
-        served: &DefinitionSet,
-    ) -> Result<bool, Error> {
+    async fn loses_stages(&self, complete_set: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (complete_set, served, in_force) = (complete_set.clone(), served.clone(), self.in_force.clone());
         blocking(move || {
             let in_force = complete_set.with_contents(in_force.to_vec());
-            let [in_force, complete_stages, served] =
-                [in_force, complete_set, served].map(|set| stages(&set));
+            let [in_force, complete_stages, served] = [in_force, complete_set, served].map(|set| stages(&set));
             in_force
                 .iter()
                 .any(|stage| complete_stages.contains(stage) && !served.contains(stage))
@@ -323,18 +313,13 @@ impl TableSource {
         let (modules, plugins) = plugins.into_iter().unzip();
         let native = self.chains.iter();
         Ok(BuiltTable {
-            chains: native
-                .map(|chain| self.assembler.native(chain))
-                .chain(chains)
-                .collect(),
+            chains: native.map(|chain| self.assembler.native(chain)).chain(chains).collect(),
             plugins,
             modules,
             files,
             exceptions,
             hash,
-            lacks_modules: tolerated_errors
-                .iter()
-                .any(|(error, _)| error.cause.is_not_fetched()),
+            lacks_modules: tolerated_errors.iter().any(|(error, _)| error.cause.is_not_fetched()),
             bad_definitions: bad_definitions_of(&tolerated_errors),
         })
     }
@@ -370,9 +355,7 @@ pub(crate) fn modules_and_warnings(
     reach: &Reach,
 ) -> (HashSet<ModuleReference>, Vec<String>) {
     let Definitions {
-        mut chains,
-        exceptions,
-        ..
+        mut chains, exceptions, ..
     } = set.definitions().unwrap_or_default();
     let is_of_files = |source: &Location| files.iter().any(|path| path == Path::new(&source.file));
     let now = Moment::now();
@@ -385,10 +368,7 @@ pub(crate) fn modules_and_warnings(
         })
         .collect();
     chains.retain(|chain| is_of_files(&chain.source));
-    let modules = chains
-        .iter()
-        .flat_map(plugins)
-        .map(|plugin| plugin.source.clone());
+    let modules = chains.iter().flat_map(plugins).map(|plugin| plugin.source.clone());
     let warnings = chains
         .iter()
         .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(reach)));
@@ -407,9 +387,7 @@ fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
     set.files().iter().map(file).collect()
 }
 
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Error> {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     on_thread_for_long_work(work).await.map_err(Error::Interrupted)
 }
 

@@ -123,10 +123,7 @@ pub(crate) fn with_disabled(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<Li
 /// Returns a description of the first stage in these chains that calls a server; `None` if there is no such stage.
 pub(crate) fn stage_calling_server(chains: &[&LiveChain]) -> Option<String> {
     chains.iter().find_map(|chain| {
-        let stage = chain
-            .stages
-            .iter()
-            .find(|stage| stage.prepared_hook.calls_server)?;
+        let stage = chain.stages.iter().find(|stage| stage.prepared_hook.calls_server)?;
         Some(format!("stage {} of chain {}", stage.spec.name, chain.name))
     })
 }

@@ -57,12 +57,7 @@ impl TableState {
             .is_some_and(|newest| newest.is_like(entry) && newest.instead_of.is_none())
     }
 
-    pub(crate) fn live(
-        &self,
-        table: Arc<Table>,
-        entry: Arc<HistoryEntry>,
-        problem: Option<TableProblem>,
-    ) -> LiveState {
+    pub(crate) fn live(&self, table: Arc<Table>, entry: Arc<HistoryEntry>, problem: Option<TableProblem>) -> LiveState {
         LiveState {
             table,
             entry,

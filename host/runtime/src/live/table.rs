@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Authorizer, Chain, ChainIndex, Deadline, Digest, Evaluation, EvaluationSources, NamespaceSource, Outcome,
-    Outline, Phase, Reach, Request, Selection, StageResult,
+    Authorizer, Chain, ChainIndex, Deadline, Digest, Evaluation, EvaluationSources, NamespaceSource, Outcome, Outline,
+    Phase, Reach, Request, Selection, StageResult,
 };
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -127,8 +127,7 @@ impl Table {
 
     /// Passes the request through all chains that match it, within the host's request timeout.
     pub async fn admit(&self, request: Request) -> Outcome {
-        self.admit_by(request, &Selection::All, self.request_timeout)
-            .await
+        self.admit_by(request, &Selection::All, self.request_timeout).await
     }
 
     /// Passes the request through the selected chains that match it, within `timeout` and the host's request timeout.

@@ -42,27 +42,18 @@ impl Host {
             .map(|file| (file.path.as_path(), file))
             .collect();
         let files = live.entry.detail.files.iter();
-        let served: HashMap<&Path, &str> = files
-            .map(|file| (file.path.as_path(), file.text.as_str()))
-            .collect();
+        let served: HashMap<&Path, &str> = files.map(|file| (file.path.as_path(), file.text.as_str())).collect();
         let problem = live.problem.as_ref();
         let bad_definitions = problem.map(TableProblem::bad_definitions).unwrap_or_default();
-        let bad_by_path: HashMap<&Path, &BadDefinition> = bad_definitions
-            .iter()
-            .map(|bad| (bad.path.as_path(), bad))
-            .collect();
+        let bad_by_path: HashMap<&Path, &BadDefinition> =
+            bad_definitions.iter().map(|bad| (bad.path.as_path(), bad)).collect();
         let state = |version: &DefinitionFile| {
             let path = version.path.as_path();
             let text = version.normalized();
             let is_served = served.get(path) == Some(&&*text);
-            let is_judged = !is_building
-                && files_by_path
-                    .get(path)
-                    .is_some_and(|file| file.normalized() == text);
+            let is_judged = !is_building && files_by_path.get(path).is_some_and(|file| file.normalized() == text);
             match (bad_by_path.get(path), problem) {
-                (Some(bad), _) if is_served && keeps_version(bad.served) => {
-                    Some(VersionState::Bad((*bad).clone()))
-                }
+                (Some(bad), _) if is_served && keeps_version(bad.served) => Some(VersionState::Bad((*bad).clone())),
                 (Some(bad), _) if !is_served => is_judged.then(|| VersionState::Bad((*bad).clone())),
                 _ if is_served => Some(VersionState::Live),
                 _ if !is_judged => None,

@@ -36,14 +36,7 @@ impl TableReport {
 
     /// Returns whether both reports have the same tables and the same problem.
     pub fn is_like(&self, other: &Self) -> bool {
-        let parts = |report: &Self| {
-            (
-                report.live,
-                report.prepared,
-                report.earlier,
-                report.problem.clone(),
-            )
-        };
+        let parts = |report: &Self| (report.live, report.prepared, report.earlier, report.problem.clone());
         parts(self) == parts(other)
     }
 }
@@ -88,11 +81,7 @@ pub struct MissingReplica {
 impl MissingReplica {
     /// Describes in a sentence which table the replica has not prepared, and why. The sentence has no full stop.
     pub fn sentence(&self) -> String {
-        let Self {
-            replica,
-            hash,
-            problem,
-        } = self;
+        let Self { replica, hash, problem } = self;
         let hash = hash.short();
         match problem {
             Some(problem) => format!("{replica} has not prepared {hash}: {problem}"),
@@ -140,9 +129,7 @@ pub fn agreement(target: Option<Digest>, replicas: &[KnownReplica]) -> ReplicaAg
 /// Returns a table that the replicas could serve instead of the target: the one that most of the voting replicas have
 /// prepared. If several tables have equally many votes, the leader's vote decides.
 fn most_prepared(target: Option<Digest>, voters: &[&KnownReplica]) -> Option<Digest> {
-    let dissenters = voters
-        .iter()
-        .filter(|voter| Some(voter.report.prepared) != target);
+    let dissenters = voters.iter().filter(|voter| Some(voter.report.prepared) != target);
     let weight = |hash: Digest| {
         let supporters = voters.iter().filter(|voter| voter.report.prepared == hash);
         supporters

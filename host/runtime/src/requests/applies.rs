@@ -92,11 +92,7 @@ impl Table {
             // The parts of a rule are compared in order, and its names come last. So if the names are the first
             // mismatch, all other parts match. If the request has no name yet, its later name may match as well.
             let depends_on_name = mismatch.part == Some(RulePart::Names) && request.name.is_empty();
-            applicability.applies = if depends_on_name {
-                Applies::Depends
-            } else {
-                Applies::No
-            };
+            applicability.applies = if depends_on_name { Applies::Depends } else { Applies::No };
             applicability.reason = Some(mismatch.to_string());
             if !depends_on_name {
                 return applicability;
@@ -114,12 +110,7 @@ impl Table {
         applicability
     }
 
-    async fn stage_applies(
-        &self,
-        stage: &Stage,
-        request: &Request,
-        deadline: Deadline,
-    ) -> (Applies, Option<String>) {
+    async fn stage_applies(&self, stage: &Stage, request: &Request, deadline: Deadline) -> (Applies, Option<String>) {
         let sources = EvaluationSources {
             namespaces: &*self.namespaces,
             authorizer: &*self.authorizer,
@@ -151,13 +142,7 @@ impl Table {
         }
     }
 
-    async fn explain_skip(
-        &self,
-        reason: SkipReason,
-        stage: &Stage,
-        request: &Request,
-        deadline: Deadline,
-    ) -> String {
+    async fn explain_skip(&self, reason: SkipReason, stage: &Stage, request: &Request, deadline: Deadline) -> String {
         let spec = &stage.spec;
         let detail = match reason {
             SkipReason::Rules => stage.mismatch(request).map(|mismatch| mismatch.to_string()),
@@ -212,10 +197,7 @@ async fn namespace_mismatch(
         NamespaceSelector::NotIn(_) => format!("{namespace:?} is excluded"),
         NamespaceSelector::Labels(selector) => {
             let namespace_labels = namespaces.labels(namespace).await.ok();
-            format!(
-                "{selector}: the namespace has {}",
-                labels(namespace_labels.as_ref())
-            )
+            format!("{selector}: the namespace has {}", labels(namespace_labels.as_ref()))
         }
     }
 }
@@ -236,10 +218,7 @@ async fn first_false(
     authorizer: &dyn Authorizer,
     deadline: Deadline,
 ) -> Option<String> {
-    let name = conditions
-        .first_false(request, authorizer, deadline)
-        .await
-        .ok()??;
+    let name = conditions.first_false(request, authorizer, deadline).await.ok()??;
     let mut expressions = conditions.expressions().into_iter();
     let (name, expression) = expressions.find(|(condition_name, _)| **condition_name == *name)?;
     Some(format!("{name}: {expression}"))

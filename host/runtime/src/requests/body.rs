@@ -102,12 +102,7 @@ impl BodyLimits {
     /// # Errors
     ///
     /// See [`collect`](Self::collect).
-    pub async fn receive<B>(
-        self,
-        extensions: &Extensions,
-        headers: &HeaderMap,
-        body: B,
-    ) -> Result<Bytes, BodyError>
+    pub async fn receive<B>(self, extensions: &Extensions, headers: &HeaderMap, body: B) -> Result<Bytes, BodyError>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -177,12 +172,7 @@ struct PartialBody {
 
 impl PartialBody {
     /// Appends the next part of a body. `rest` is the number of bytes that follow after this part, if it is known.
-    fn append(
-        &mut self,
-        mut part: &[u8],
-        rest: Option<usize>,
-        memory: &mut BodyMemory,
-    ) -> Result<(), NoBodyMemory> {
+    fn append(&mut self, mut part: &[u8], rest: Option<usize>, memory: &mut BodyMemory) -> Result<(), NoBodyMemory> {
         while !part.is_empty() {
             let free = self.last_piece.capacity() - self.last_piece.len();
             if free == 0 {

@@ -142,10 +142,7 @@ pub enum EvaluateError {
     )]
     TookTooLong,
     /// The maximum number of evaluations is running already, and none of them ended while this one waited.
-    #[error(
-        "{} evaluations are going on, and none ended in time; try again",
-        MOST_EVALUATIONS
-    )]
+    #[error("{} evaluations are going on, and none ended in time; try again", MOST_EVALUATIONS)]
     TooMany,
 }
 
@@ -201,9 +198,7 @@ impl Evaluator {
         if plugins.is_empty() || plugins.len() > KEPT_PLUGINS {
             return;
         }
-        let digests = plugins
-            .iter()
-            .filter_map(|plugin| plugin.status.digest.parse().ok());
+        let digests = plugins.iter().filter_map(|plugin| plugin.status.digest.parse().ok());
         let modules = digests.map(|digest| sandbox.share(digest)).collect();
         let mut kept_plugins = self.kept_plugins.lock();
         let is_same = |entry: &KeptPlugins| {
@@ -311,16 +306,9 @@ async fn of_text(
     name: &str,
 ) -> Result<(Vec<ChainDefinition>, Modules), EvaluateError> {
     let (stores, text, name) = (source.stores.clone(), text.to_owned(), name.to_owned());
-    let parse = move || {
-        stores
-            .known_set()
-            .chains_of(&text, &name, &|id| stores.destination(id))
-    };
+    let parse = move || stores.known_set().chains_of(&text, &name, &|id| stores.destination(id));
     let chains = blocking(parse).await??;
-    let references = chains
-        .iter()
-        .flat_map(plugins)
-        .map(|plugin| plugin.source.clone());
+    let references = chains.iter().flat_map(plugins).map(|plugin| plugin.source.clone());
     let servers = FetchScope::Of(Arc::new(references.collect()));
     Ok((chains, Modules::Current(servers)))
 }
@@ -344,10 +332,7 @@ async fn of_live(
     Ok((chains, modules_of(live)))
 }
 
-fn adapt(
-    definitions: &mut [ChainDefinition],
-    settings: &BTreeMap<String, Json>,
-) -> Result<(), EvaluateError> {
+fn adapt(definitions: &mut [ChainDefinition], settings: &BTreeMap<String, Json>) -> Result<(), EvaluateError> {
     let mut rest = settings.clone();
     for stage in definitions.iter_mut().flat_map(|chain| &mut chain.stages) {
         stage.candidate = None;

@@ -7,9 +7,7 @@ use std::{
 };
 
 use admittance_admission::{Decision, FrontEnd, TraceContext, Uid, offload_without_deadline};
-use admittance_dialect::{
-    BodyReading, Class, Dialect, EndReason, Inspection, Rejection, StoredState, append_warnings,
-};
+use admittance_dialect::{BodyReading, Class, Dialect, EndReason, Inspection, Rejection, StoredState, append_warnings};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response,
@@ -273,9 +271,7 @@ impl LayerState {
         if let Some(query) = query.map_err(|rejection| rejection_reply(&rejection))? {
             // Only few requests need the stored object. The future that fetches it is boxed, because it would otherwise
             // enlarge the future of every request.
-            let adding = add_stored_state(query, &mut head, inner.clone(), self.limits, |end| {
-                self.end(end, &[])
-            });
+            let adding = add_stored_state(query, &mut head, inner.clone(), self.limits, |end| self.end(end, &[]));
             Box::pin(adding).await?;
             let state = head.extensions.get::<StoredState>();
             let stored_object = state.and_then(|state| state.object.as_ref());
@@ -306,9 +302,7 @@ impl LayerState {
             return Err(self.end(&EndReason::Refused(refusal), &outcome.warnings).into());
         }
         if let Some(rejection) = fixed_rejection.filter(|_| outcome.is_changed()) {
-            return Err(self
-                .end(&EndReason::Rejected(&rejection), &outcome.warnings)
-                .into());
+            return Err(self.end(&EndReason::Rejected(&rejection), &outcome.warnings).into());
         }
         // No stage was called, so the original body is forwarded, even if the spelling of its keys is not canonical.
         if outcome.trace.is_empty() {
@@ -324,8 +318,7 @@ impl LayerState {
                     (head, written_body)
                 })
                 .await;
-                let rejection_reply =
-                    |rejection| self.end(&EndReason::Rejected(&rejection), &outcome.warnings);
+                let rejection_reply = |rejection| self.end(&EndReason::Rejected(&rejection), &outcome.warnings);
                 (head, written_body.map_err(rejection_reply)?, Passage::Changed)
             }
             _ => (head, original, Passage::Allowed),

@@ -8,8 +8,8 @@ use std::{
 };
 
 use admittance_admission::{
-    Decision, Denial, FrontEnd, Object, Operation, Outcome, Phase, RefusalCause, RequestRefusal, Review,
-    Selection, TraceContext, Uid, offload_without_deadline, read_review, write_response,
+    Decision, Denial, FrontEnd, Object, Operation, Outcome, Phase, RefusalCause, RequestRefusal, Review, Selection,
+    TraceContext, Uid, offload_without_deadline, read_review, write_response,
 };
 use admittance_definitions::DefinitionFile;
 use admittance_dialect::{EndReason, ReviewAddress, status_reply};
@@ -78,10 +78,7 @@ impl ReviewService {
     /// Makes the service also answer reviews of definitions, at `/definitions`. An API server can send a review there
     /// before it stores a definition; a definition with mistakes is then denied. `convert` converts an object to a
     /// definition, as the definition store does. If `convert` returns `None`, the object is allowed.
-    pub fn definitions(
-        self,
-        convert: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn definitions(self, convert: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
         state.definitions = Some(Arc::new(convert));
         Self(Arc::new(state))
@@ -141,17 +138,14 @@ impl ReviewService {
         if head.method != Method::POST {
             let message = format!("reviews must be sent with POST, not {}", head.method);
             let mut response = rejection_reply(StatusCode::METHOD_NOT_ALLOWED, &message);
-            response
-                .headers_mut()
-                .insert(ALLOW, HeaderValue::from_static("POST"));
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             return Err(response);
         }
         match (&address.selection, &state.definitions) {
             (Some(selection), _) => ensure_chain_exists(&state.host.table(), selection)?,
             (None, Some(_)) => {}
             (None, None) => {
-                let message =
-                    "no definitions are resources of the cluster: add `kubernetes: {}` to `definitions`";
+                let message = "no definitions are resources of the cluster: add `kubernetes: {}` to `definitions`";
                 return Err(rejection_reply(StatusCode::NOT_FOUND, message));
             }
         }
@@ -192,8 +186,7 @@ impl ReviewState {
         };
         let definition_of = |object: &Option<Object>| self.definitions.as_ref()?(object.as_ref()?);
         let is_write = matches!(request.operation, Operation::Create | Operation::Update);
-        let written_definition =
-            definition_of(&request.object).filter(|_| is_write && request.subresource.is_none());
+        let written_definition = definition_of(&request.object).filter(|_| is_write && request.subresource.is_none());
         let Some(definition) = written_definition else {
             return allow_reply(Vec::new());
         };
@@ -205,12 +198,8 @@ impl ReviewState {
         // An update that does not change the `spec` is allowed even if the definition is invalid. Otherwise, a user
         // could not change the labels of an invalid definition, or remove a finalizer to delete it.
         let spec = |object: &Option<Object>| object.as_ref()?.value().get("spec").cloned();
-        let is_same =
-            request.operation == Operation::Update && spec(&request.object) == spec(&request.old_object);
-        let CheckResult {
-            mistakes,
-            mut warnings,
-        } = check_result;
+        let is_same = request.operation == Operation::Update && spec(&request.object) == spec(&request.old_object);
+        let CheckResult { mistakes, mut warnings } = check_result;
         if mistakes.is_empty() || is_same {
             warnings.splice(0..0, mistakes);
             return allow_reply(warnings);

@@ -115,13 +115,10 @@ where
         BodyError::Broken(reason) | BodyError::Stalled(reason) => {
             StoredObjectError::Unusable(format!("broke off: {reason}"))
         }
-        BodyError::Encoded(encoding) => {
-            StoredObjectError::Unusable(format!("has the Content-Encoding `{encoding}`"))
-        }
+        BodyError::Encoded(encoding) => StoredObjectError::Unusable(format!("has the Content-Encoding `{encoding}`")),
     })?;
     let located_object = query.object(&body);
-    let object =
-        located_object.map_err(|reason| StoredObjectError::Unusable(format!("has no object: {reason}")))?;
+    let object = located_object.map_err(|reason| StoredObjectError::Unusable(format!("has no object: {reason}")))?;
     let state = StoredState {
         object: Some(object),
         patched_object: None,

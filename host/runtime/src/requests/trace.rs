@@ -45,24 +45,12 @@ mod tests {
             ("a parent", &[("traceparent", PARENT)], Some(None)),
             (
                 "several states",
-                &[
-                    ("tracestate", "a=1"),
-                    ("traceparent", PARENT),
-                    ("tracestate", "b=2"),
-                ],
+                &[("tracestate", "a=1"), ("traceparent", PARENT), ("tracestate", "b=2")],
                 Some(Some("a=1,b=2")),
             ),
             ("a state alone", &[("tracestate", "a=1")], None),
-            (
-                "a bad parent",
-                &[("traceparent", "00-1"), ("tracestate", "a=1")],
-                None,
-            ),
-            (
-                "two parents",
-                &[("traceparent", PARENT), ("traceparent", PARENT)],
-                None,
-            ),
+            ("a bad parent", &[("traceparent", "00-1"), ("tracestate", "a=1")], None),
+            ("two parents", &[("traceparent", PARENT), ("traceparent", PARENT)], None),
             (
                 "a bad state",
                 &[("traceparent", PARENT), ("tracestate", "a=\u{e4}")],

@@ -16,8 +16,8 @@ use std::{
 
 use ::metrics::{Counter, counter};
 use admittance_admission::{
-    Deadline, Digest, Effect, Failure, FailureKind, Hook, Request, Response, async_trait,
-    decided_by_candidate, offload_without_deadline,
+    Deadline, Digest, Effect, Failure, FailureKind, Hook, Request, Response, async_trait, decided_by_candidate,
+    offload_without_deadline,
 };
 use admittance_definitions::{RolloutDefinition, Share};
 use futures_util::FutureExt;
@@ -169,11 +169,7 @@ impl HookWithCandidate {
         };
         let (request, answer) = (request.clone(), answer.clone());
         let (uid, trace) = (request.uid.clone(), request.trace.clone());
-        let other = if by_candidate {
-            &self.plugin
-        } else {
-            &self.candidate
-        };
+        let other = if by_candidate { &self.plugin } else { &self.candidate };
         let (other, trial, timeout) = (other.clone(), self.trial.clone(), self.timeout);
         let work = async move {
             let deadline = Deadline::after(timeout);
@@ -193,13 +189,7 @@ impl HookWithCandidate {
             };
             let deadline = Deadline::after(timeout);
             trial
-                .record(
-                    request,
-                    plugin_response,
-                    candidate_response,
-                    by_candidate,
-                    deadline,
-                )
+                .record(request, plugin_response, candidate_response, by_candidate, deadline)
                 .await;
             drop(slot);
         };

@@ -73,14 +73,10 @@ impl Rollouts {
         let mut before = std::mem::take(&mut self.live);
         let mut is_changed = false;
         for rollout in rollouts {
-            let is_same = |progress: &RolloutProgress| {
-                progress.stage == rollout.stage && progress.subject == rollout.subject
-            };
+            let is_same =
+                |progress: &RolloutProgress| progress.stage == rollout.stage && progress.subject == rollout.subject;
             let previous_rollout = before.extract_if(.., |rollout| is_same(&rollout.progress)).next();
-            let stored_rollout = self
-                .stored_progress
-                .extract_if(.., |progress| is_same(progress))
-                .next();
+            let stored_rollout = self.stored_progress.extract_if(.., |progress| is_same(progress)).next();
             self.live.push(match (previous_rollout, stored_rollout) {
                 (Some(previous), _) => LiveRollout { rollout, ..previous },
                 (None, Some(stored)) => LiveRollout::resumed(rollout, stored),
@@ -91,10 +87,7 @@ impl Rollouts {
             });
         }
         for dropped in &before {
-            let is_replaced = self
-                .live
-                .iter()
-                .any(|live| live.rollout.stage == dropped.rollout.stage);
+            let is_replaced = self.live.iter().any(|live| live.rollout.stage == dropped.rollout.stage);
             if !is_replaced {
                 metrics::rollout(&dropped.rollout.stage, None, false);
             }
@@ -304,13 +297,7 @@ impl RolloutProgress {
     /// change ranks highest.
     fn rank(&self) -> impl Ord + use<> {
         let is_aborted = self.state == RolloutState::Aborted;
-        (
-            self.attempt,
-            is_aborted,
-            self.changes,
-            Reverse(self.step),
-            self.state,
-        )
+        (self.attempt, is_aborted, self.changes, Reverse(self.step), self.state)
     }
 
     /// Returns the reason for the last change. If another replica made the change, appends the name of that replica.

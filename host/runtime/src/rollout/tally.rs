@@ -44,12 +44,7 @@ impl StepCounts {
 }
 
 impl Rollout {
-    pub(crate) fn new(
-        stage: &str,
-        subject: Digest,
-        definition: RolloutDefinition,
-        limit_reached: Arc<Notify>,
-    ) -> Self {
+    pub(crate) fn new(stage: &str, subject: Digest, definition: RolloutDefinition, limit_reached: Arc<Notify>) -> Self {
         Self {
             stage: stage.to_owned(),
             subject,

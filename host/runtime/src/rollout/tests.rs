@@ -18,24 +18,12 @@ fn definition(rollout: &str) -> RolloutDefinition {
          candidate: {{ source: file:b.wasm, rollout: {rollout} }}\n"
     );
     let mut chains = load_text("f", &text).unwrap();
-    chains
-        .remove(0)
-        .stages
-        .remove(0)
-        .candidate
-        .unwrap()
-        .rollout
-        .unwrap()
+    chains.remove(0).stages.remove(0).candidate.unwrap().rollout.unwrap()
 }
 
 fn rollout(subject: &str, definition_text: &str) -> Arc<Rollout> {
     let (subject, limit_reached) = (Digest::of(subject), Arc::new(Notify::new()));
-    Arc::new(Rollout::new(
-        STAGE,
-        subject,
-        definition(definition_text),
-        limit_reached,
-    ))
+    Arc::new(Rollout::new(STAGE, subject, definition(definition_text), limit_reached))
 }
 
 /// Creates a rollout that has three steps of ten minutes each.
@@ -76,10 +64,7 @@ async fn the_steps_of_a_rollout_begin_automatically() {
         advance(Duration::from_secs(1)).await;
         assert!(rollouts.advance());
     }
-    assert_eq!(
-        shown_status(&rollouts, &rollout),
-        (Completed, "100%".to_owned(), None)
-    );
+    assert_eq!(shown_status(&rollouts, &rollout), (Completed, "100%".to_owned(), None));
     assert_eq!(rollouts.next_end(), None);
     advance(minutes(100)).await;
     assert!(!rollouts.advance());
@@ -91,10 +76,7 @@ async fn a_rollout_with_one_step_completes_after_a_pause() {
     let mut rollouts = live(&rollout);
     advance(minutes(10)).await;
     assert!(rollouts.advance());
-    assert_eq!(
-        shown_status(&rollouts, &rollout),
-        (Completed, "20%".to_owned(), None)
-    );
+    assert_eq!(shown_status(&rollouts, &rollout), (Completed, "20%".to_owned(), None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,10 +130,7 @@ async fn a_rollout_continues_in_a_new_table_with_the_same_candidate() {
     assert_eq!(shown_status(&rollouts, &second).0, Aborted);
     let other = rollout("two", "{ steps: [10, 50, 100] }");
     assert!(rollouts.adopt([other.clone()].into_iter()));
-    assert_eq!(
-        shown_status(&rollouts, &other),
-        (Progressing, "10%".to_owned(), None)
-    );
+    assert_eq!(shown_status(&rollouts, &other), (Progressing, "10%".to_owned(), None));
     assert!(rollouts.adopt(std::iter::empty()));
     assert!(rollouts.get(Phase::Mutating, "pods", "images").is_none());
     assert_eq!(rollouts.next_end(), None);
@@ -227,9 +206,7 @@ async fn a_rollout_that_reaches_a_limit_is_aborted() {
             20,
             3,
             20,
-            Some(
-                "the candidate denied 3 of 3 compared requests that the plugin does not deny; the limit is 3%",
-            ),
+            Some("the candidate denied 3 of 3 compared requests that the plugin does not deny; the limit is 3%"),
         ),
     ] {
         let (limit_reached, definition_text) = (
@@ -342,10 +319,7 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
     one.steer(STAGE, Pause, None).unwrap();
     assert!(other.advance());
     exchange(&mut one, &mut other);
-    assert_eq!(
-        shown_status(&one, &rollouts[0]),
-        shown_status(&other, &rollouts[1])
-    );
+    assert_eq!(shown_status(&one, &rollouts[0]), shown_status(&other, &rollouts[1]));
     assert_eq!(state_and_share(&one).0, Aborted);
 
     let mut late_replica = live(&rollouts[0]);

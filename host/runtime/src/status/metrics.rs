@@ -77,8 +77,7 @@ metric_table! {
 /// The limits of the histogram buckets for durations, in seconds: from 10 µs to 10 s. A plugin takes tens of
 /// microseconds, a remote webhook takes milliseconds, and a timeout takes seconds.
 pub const DURATION_BUCKETS: [f64; 19] = [
-    1e-5, 2e-5, 3e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5,
-    10.0,
+    1e-5, 2e-5, 3e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
 ];
 
 /// Describes the metrics to the exporter, which must be installed, and sets counters to 0. Must be called once.

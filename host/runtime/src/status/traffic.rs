@@ -87,11 +87,7 @@ impl Traffic {
     }
 
     pub(crate) fn hours(&self, now: Instant) -> [TrafficHour; 2] {
-        let threads: Vec<_> = self
-            .threads
-            .iter()
-            .map(|minutes| minutes.lock().clone())
-            .collect();
+        let threads: Vec<_> = self.threads.iter().map(|minutes| minutes.lock().clone()).collect();
         let now = self.minute(now);
         [0, HOUR].map(|back| hour(&threads, now.checked_sub(back)))
     }
@@ -108,11 +104,7 @@ fn hour(threads: &[Minutes], last: Option<u64>) -> TrafficHour {
     let counts = (0..HOUR).rev().map(|back| {
         let number = last.and_then(|last| last.checked_sub(back));
         let mut minute_total = CountedMinute::new(0);
-        for minute in threads
-            .iter()
-            .flatten()
-            .filter(|minute| Some(minute.number) == number)
-        {
+        for minute in threads.iter().flatten().filter(|minute| Some(minute.number) == number) {
             minute_total.add(minute);
         }
         total.add(&minute_total);
@@ -234,10 +226,7 @@ mod tests {
             let [last, before] = traffic.hours(start + minutes(minute));
             let expected = |back: u64| minute.checked_sub(back).map_or(0, |minute| minute % 3 + 1);
             assert_eq!(requests(&last), (0..60).rev().map(expected).collect::<Vec<_>>());
-            assert_eq!(
-                requests(&before),
-                (60..120).rev().map(expected).collect::<Vec<_>>()
-            );
+            assert_eq!(requests(&before), (60..120).rev().map(expected).collect::<Vec<_>>());
         }
     }
 

@@ -3,8 +3,7 @@
 use std::{fs, time::Duration};
 
 use admittance::{
-    Applies, ChainApplies, DecisionsConfig, EvaluateError, EvaluateOptions, EvaluatedChains,
-    EvaluationResult, Host,
+    Applies, ChainApplies, DecisionsConfig, EvaluateError, EvaluateOptions, EvaluatedChains, EvaluationResult, Host,
     admission::{GroupVersionKind, Object, Operation, Request, StageResult},
     sandbox::SandboxConfig,
 };
@@ -28,7 +27,8 @@ spec:
 ";
 
 fn pod(labels: Value) -> Request {
-    let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "prod", "labels": labels}});
+    let object =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "prod", "labels": labels}});
     Request::described(Object::from_value(object), None, None, None, None).unwrap()
 }
 
@@ -66,9 +66,7 @@ async fn an_evaluation_is_not_counted_or_recorded() {
     host.admit(pod(json!({"owner": "ann"}))).await;
     let (before, files) = (host.status(), scene.read("owners.yaml"));
 
-    let other = DENY
-        .replace("'owner'", "'team'")
-        .replace("who owns it", "which team");
+    let other = DENY.replace("'owner'", "'team'").replace("who owns it", "which team");
     let evaluated = evaluate(&host, &other, pod(json!({}))).await.unwrap();
     assert!(!evaluated.outcome.is_allowed());
     assert_eq!(
@@ -96,8 +94,7 @@ async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
     let scene = ChangesScene::new();
     let host = start(&scene, small()).await;
     module(&scene, "loops.wasm", &Guest::running("(loop $again (br $again))"));
-    let text =
-        plugin("loops", "file:loops.wasm").replace("      plugin:", "      timeout: 20ms\n      plugin:");
+    let text = plugin("loops", "file:loops.wasm").replace("      plugin:", "      timeout: 20ms\n      plugin:");
     let evaluated = evaluate(&host, &text, pod(json!({}))).await.unwrap();
     let [row] = evaluated.outcome.trace.as_slice() else {
         panic!("{:?}", evaluated.outcome);
@@ -162,8 +159,7 @@ async fn a_dropped_evaluation_lets_the_next_one_begin() {
 async fn an_evaluation_can_replace_the_settings_of_a_live_chain() {
     let scene = ChangesScene::new();
     // The `configure` of this plugin fails unless the settings are `{}`.
-    let strict =
-        Guest::default().with_configure("(if (i32.ne (local.get $length) (i32.const 2)) (then unreachable))");
+    let strict = Guest::default().with_configure("(if (i32.ne (local.get $length) (i32.const 2)) (then unreachable))");
     module(&scene, "strict.wasm", &strict);
     scene.write("live.yaml", &plugin("live", "file:strict.wasm"));
     let host = start(&scene, small()).await;
@@ -175,10 +171,7 @@ async fn an_evaluation_can_replace_the_settings_of_a_live_chain() {
             .await
     };
     assert!(evaluate_with(json!({})).await.unwrap().outcome.is_allowed());
-    let error = evaluate_with(json!({"hook": {"a": 1}}))
-        .await
-        .unwrap_err()
-        .to_string();
+    let error = evaluate_with(json!({"hook": {"a": 1}})).await.unwrap_err().to_string();
     assert!(error.contains("stage hook of chain live"), "{error}");
     let error = evaluate_with(json!({"other": {}})).await.unwrap_err();
     assert!(
@@ -204,17 +197,11 @@ async fn a_mistake_in_an_evaluated_text_is_reported_with_its_line() {
     for (text, expected) in [
         (DENY.replace("rules:", "rulez:"), "chain:6:3: spec.rulez"),
         (DENY.replace("'owner' in", "'owner' on"), "chain:"),
-        (
-            plugin("gone", "file:gone.wasm"),
-            "chain:10:7: stage hook of chain gone",
-        ),
+        (plugin("gone", "file:gone.wasm"), "chain:10:7: stage hook of chain gone"),
         (String::new(), "chain: it contains no definition"),
         ("a: 1".to_owned(), "chain:1:1"),
     ] {
-        let error = evaluate(&host, &text, pod(json!({})))
-            .await
-            .unwrap_err()
-            .to_string();
+        let error = evaluate(&host, &text, pod(json!({}))).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");
     }
 }
@@ -252,10 +239,7 @@ async fn an_evaluation_calls_webhooks_only_if_that_is_allowed() {
         name: "chain",
     };
     let evaluated = host.evaluate(chains, pod(json!({})), &options).await.unwrap();
-    assert_eq!(
-        evaluated.decision.stages[0].failure.as_deref(),
-        Some("unreachable")
-    );
+    assert_eq!(evaluated.decision.stages[0].failure.as_deref(), Some("unreachable"));
     let nodes = text.replace("[Pod]", "[Node]");
     assert!(
         evaluate(&host, &nodes, pod(json!({})))
@@ -284,10 +268,7 @@ spec:
 /// Returns lines such as `NAME: Yes` or `NAME: No (why)`, one for each chain and each of its stages.
 fn summary(chains: &[ChainApplies]) -> Vec<String> {
     let line = |name: &str, applies: Applies, reason: &Option<String>| {
-        let reason = reason
-            .as_ref()
-            .map(|reason| format!(" ({reason})"))
-            .unwrap_or_default();
+        let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         format!("{name}: {applies:?}{reason}")
     };
     chains
@@ -326,14 +307,7 @@ async fn chains_and_stages_that_do_not_apply_are_explained() {
     );
 
     let bare = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}});
-    let request = Request::described(
-        Object::from_value(bare),
-        None,
-        Some(Operation::Update),
-        None,
-        None,
-    )
-    .unwrap();
+    let request = Request::described(Object::from_value(bare), None, Some(Operation::Update), None, None).unwrap();
     assert_eq!(
         summary(&host.applies(&request).await),
         [

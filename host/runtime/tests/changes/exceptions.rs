@@ -60,10 +60,7 @@ async fn exceptions_go_live_with_their_chains() {
     let host = scene.start().await.unwrap();
     assert_eq!(exceptions_used(&host).await, [""; 0]);
     let text = exception("legacy", "[a/hook]", after(3_600_000));
-    let applied = host
-        .apply(&text, "new.yaml", &application_by("ci"))
-        .await
-        .unwrap();
+    let applied = host.apply(&text, "new.yaml", &application_by("ci")).await.unwrap();
     assert_eq!((applied.revision, applied.warnings.len()), (2, 0));
     assert_eq!(scene.read("AdmissionException-legacy.yaml"), text);
     assert_eq!(exceptions_used(&host).await, ["a legacy"]);
@@ -99,12 +96,9 @@ async fn exceptions_go_live_with_their_chains() {
     drop(host);
     let host = scene.start().await.unwrap();
     assert_eq!(exceptions_used(&host).await, ["a legacy"]);
-    host.delete(
-        &"AdmissionException/legacy".parse().unwrap(),
-        &application_by("ci"),
-    )
-    .await
-    .unwrap();
+    host.delete(&"AdmissionException/legacy".parse().unwrap(), &application_by("ci"))
+        .await
+        .unwrap();
     assert_eq!(
         (exceptions_used(&host).await, exception_statuses(&host)),
         (vec![], vec![])
@@ -117,17 +111,11 @@ async fn an_expired_exception_or_one_without_a_stage_causes_a_warning() {
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     let text = exception("old", "[a/hook, a/hooks]", Moment(SystemTime::UNIX_EPOCH));
-    let applied = host
-        .apply(&text, "new.yaml", &application_by("ci"))
-        .await
-        .unwrap();
+    let applied = host.apply(&text, "new.yaml", &application_by("ci")).await.unwrap();
     let [expired, unknown] = &applied.warnings[..] else {
         panic!("{:?}", applied.warnings);
     };
-    assert!(
-        expired.contains("exception old expired at 1970-01-01"),
-        "{expired}"
-    );
+    assert!(expired.contains("exception old expired at 1970-01-01"), "{expired}");
     assert!(unknown.contains("there is no stage a/hooks"), "{unknown}");
     assert_eq!(live(&host), "2 a=1");
     assert!(exception_statuses(&host)[0].expired);
@@ -158,10 +146,7 @@ async fn exceptions_in_files_apply_to_chains_in_shared_stores() {
     memory.put("n/x", &bcs("x", "Application", "2"));
     host.reload().await.unwrap();
     assert_eq!(
-        (
-            exceptions_used_for(&host, "Application").await,
-            live(&host).as_str()
-        ),
+        (exceptions_used_for(&host, "Application").await, live(&host).as_str()),
         (vec!["n/x legacy".to_owned()], "3 n/x=2")
     );
 }

@@ -42,10 +42,7 @@ async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
     mkfifoat(CWD, scene.chains().join("b.yaml"), Mode::RUSR | Mode::WUSR).unwrap();
     let reloaded = tokio::time::timeout(NEVER, host.reload()).await;
     let error = reloaded.expect("the reload hangs").unwrap_err().to_string();
-    assert!(
-        error.contains("b.yaml") && error.contains("it is a FIFO"),
-        "{error}"
-    );
+    assert!(error.contains("b.yaml") && error.contains("it is a FIFO"), "{error}");
     let rolled_back = tokio::time::timeout(NEVER, host.rollback(1, None)).await;
     rolled_back.expect("the rollback hangs").unwrap();
     assert_eq!(live(&host), "3 a=1 !");
@@ -93,10 +90,7 @@ async fn definitions_stay_in_force_if_their_file_becomes_empty_or_unreadable() {
     let path = scene.chains().join("b.yaml");
     type Loss = fn(&Path);
     let losses: [(Loss, &str); 6] = [
-        (
-            |path| fs::write(path, "").unwrap(),
-            "there is no definition in it",
-        ),
+        (|path| fs::write(path, "").unwrap(), "there is no definition in it"),
         (
             |path| fs::write(path, "# gone\n---\n").unwrap(),
             "there is no definition in it",
@@ -137,15 +131,9 @@ async fn definitions_stay_in_force_if_their_file_becomes_empty_or_unreadable() {
 async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() {
     type Loss = fn(&Path);
     let losses: [(Loss, &str); 4] = [
-        (
-            |path| fs::write(path, "").unwrap(),
-            "there is no definition in it",
-        ),
+        (|path| fs::write(path, "").unwrap(), "there is no definition in it"),
         (|path| fs::write(path, "kind: [").unwrap(), "this is not YAML"),
-        (
-            |path| fs::write(path, b"kind: \xc3").unwrap(),
-            "the file is not UTF-8",
-        ),
+        (|path| fs::write(path, b"kind: \xc3").unwrap(), "the file is not UTF-8"),
         (
             |path| {
                 fs::remove_file(path).unwrap();
@@ -164,18 +152,13 @@ async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() 
         let following = FollowTask::start(&host);
         lose(&scene.chains().join("b.yaml"));
         until_problem(&host, expected).await;
-        let applied = host
-            .apply(&chain("a", "2"), "a", &application_by("ci"))
-            .await
-            .unwrap();
+        let applied = host.apply(&chain("a", "2"), "a", &application_by("ci")).await.unwrap();
         assert!(applied.warnings[0].contains(expected), "{:?}", applied.warnings);
         assert_eq!(live(&host), "2 a=2 b=1 c=1 !", "{expected}");
         host.delete(&id("AdmissionChain/c"), &application_by("ci"))
             .await
             .unwrap();
-        host.apply(&chain("d", "1"), "d", &application_by("ci"))
-            .await
-            .unwrap();
+        host.apply(&chain("d", "1"), "d", &application_by("ci")).await.unwrap();
         assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
         assert!(!scene.chains().join("c.yaml").exists());
         drop(following);
@@ -187,9 +170,7 @@ async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() 
             for (path, expected) in [("1", "4 a=2 b=1 d=1"), ("2", "5 a=2 b=2 d=1")] {
                 lose(&scene.chains().join("b.yaml"));
                 until_problem(&host, mistake).await;
-                host.apply(&chain("b", path), "b", &application_by("ci"))
-                    .await
-                    .unwrap();
+                host.apply(&chain("b", path), "b", &application_by("ci")).await.unwrap();
                 assert_eq!(scene.read("b.yaml"), chain("b", path));
                 until(&host, expected).await;
             }
@@ -231,9 +212,7 @@ async fn a_file_that_is_configured_by_name_is_not_deleted() {
     fs::remove_file(&path).unwrap();
     let _following = FollowTask::start(&host);
     until_problem(&host, "are removed with its entry in `definitions`").await;
-    host.apply(&chain("a", "2"), "a", &application_by("ci"))
-        .await
-        .unwrap();
+    host.apply(&chain("a", "2"), "a", &application_by("ci")).await.unwrap();
     assert_eq!(live(&host), "2 a=2 b=1 !");
 }
 

@@ -62,12 +62,7 @@ async fn an_invalid_store_entry_is_served_in_its_last_version_or_left_out() {
                 "2 n/x=2 n/y=1 !",
                 "memory:/a/n/y+",
             ),
-            (
-                OnBadDefinition::ServeRest,
-                "2 n/x=1 !",
-                "3 n/x=2 !",
-                "memory:/a/n/y",
-            ),
+            (OnBadDefinition::ServeRest, "2 n/x=1 !", "3 n/x=2 !", "memory:/a/n/y"),
         ] {
             let (scene, memory) = (ChangesScene::new(), MemoryStore::new("a"));
             memory.put("n/x", &bcs("x", "Application", "1"));
@@ -142,18 +137,10 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
                 .iter()
                 .find(|definition| definition.id == id("admissionwebhook/n/y"))
                 .unwrap();
-            assert_eq!(
-                (&stored_definition.chain, &stored_definition.text),
-                (&None, &text)
-            );
+            assert_eq!((&stored_definition.chain, &stored_definition.text), (&None, &text));
             let mended = bcs("y", "Secret", "1");
-            let refused = host
-                .apply(&mended, "new", &expecting(ExpectedDefinitions::New))
-                .await;
-            assert!(
-                refused.unwrap_err().to_string().contains("already exists"),
-                "{text}"
-            );
+            let refused = host.apply(&mended, "new", &expecting(ExpectedDefinitions::New)).await;
+            assert!(refused.unwrap_err().to_string().contains("already exists"), "{text}");
             host.apply(&mended, "new", &expecting(ExpectedDefinitions::Existing))
                 .await
                 .unwrap();
@@ -187,10 +174,7 @@ async fn a_definition_in_force_wins_over_a_conflicting_definition() {
         (live(&host).as_str(), bad(&host)),
         ("1 n/x=1 !", vec!["memory:/a/n/b".to_owned()])
     );
-    let other = fresh(&scene, &memory, OnBadDefinition::KeepLast)
-        .build()
-        .await
-        .unwrap();
+    let other = fresh(&scene, &memory, OnBadDefinition::KeepLast).build().await.unwrap();
     assert_eq!(
         (live(&other).as_str(), bad(&other)),
         ("1 n/b=1 !", vec!["memory:/a/n/x".to_owned()])

@@ -160,8 +160,7 @@ impl DefinitionStore for MemoryStore {
         }
         for change in changes {
             assert!(self.owns(&change.path), "{change:?}");
-            if std::mem::take(&mut state.conflicts) || state.texts.get(&change.path) != change.before.as_ref()
-            {
+            if std::mem::take(&mut state.conflicts) || state.texts.get(&change.path) != change.before.as_ref() {
                 let path = change.path.clone();
                 return Err(StoreError::ChangedMeanwhile { path });
             }

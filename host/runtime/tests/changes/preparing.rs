@@ -75,11 +75,7 @@ async fn a_hanging_apply_delays_no_other_change() {
 
     let dry_run_change = soon("a dry run", host.apply(&chain("c", "1"), "c", &dry_run())).await;
     assert_eq!(dry_run_change.revision, 3);
-    soon(
-        "an apply",
-        host.apply(&chain("c", "1"), "c", &application_by("ops")),
-    )
-    .await;
+    soon("an apply", host.apply(&chain("c", "1"), "c", &application_by("ops"))).await;
     assert_eq!(live(&host), "3 a=2 c=1");
     soon("a rollback", host.rollback(1, None)).await;
     assert_eq!(live(&host), "4 a=1");

@@ -3,8 +3,8 @@ use std::{sync::Arc, time::Duration};
 use admittance::{
     Host, RecordingConfig,
     admission::{
-        Chain, Deadline, Failure, GroupVersionKind, Hook, Object, Operation, Patch, Request, Response, Rule,
-        Stage, Verdict, async_trait,
+        Chain, Deadline, Failure, GroupVersionKind, Hook, Object, Operation, Patch, Request, Response, Rule, Stage,
+        Verdict, async_trait,
     },
 };
 use futures_util::StreamExt;

@@ -16,10 +16,7 @@ async fn a_rollback_holds_until_the_files_change() {
     assert_eq!(live(&host), "2 a=2");
 
     let revision = host.rollback(1, Some("ops".to_owned())).await.unwrap();
-    assert_eq!(
-        (revision.number, &revision.origin),
-        (3, &Origin::RolledBack { to: 1 })
-    );
+    assert_eq!((revision.number, &revision.origin), (3, &Origin::RolledBack { to: 1 }));
     assert_eq!(live(&host), "3 a=1");
     assert_eq!(scene.read("a.yaml"), chain("a", "2"));
     host.reload().await.unwrap();
@@ -84,14 +81,9 @@ async fn definitions_can_be_changed_after_a_rollback() {
         .unwrap();
     assert_eq!(live(&host), "4 a=2 b=1");
     assert_eq!(host.rolled_back_to(), None);
-    let ends =
-        "the rollback to revision 1 ends with this change, and all current definitions are live again: ";
+    let ends = "the rollback to revision 1 ends with this change, and all current definitions are live again: ";
     let names = applied.warnings[0].strip_prefix(ends);
-    assert_eq!(
-        names,
-        Some("added AdmissionChain/b, AdmissionChain/a"),
-        "{applied:?}"
-    );
+    assert_eq!(names, Some("added AdmissionChain/b, AdmissionChain/a"), "{applied:?}");
 }
 
 #[tokio::test]

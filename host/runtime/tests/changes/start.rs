@@ -95,9 +95,7 @@ async fn interrupt_change(scene: &ChangesScene, written_count: usize) -> Vec<Fil
     }
     let host = scene.start().await.unwrap();
     let text = [chain("a", "2"), chain("b", "2"), chain("c", "2")].join("---\n");
-    host.apply(&text, "new.yaml", &application_by("ci"))
-        .await
-        .unwrap();
+    host.apply(&text, "new.yaml", &application_by("ci")).await.unwrap();
     assert_eq!(live(&host), "2 a=2 b=2 c=2");
     drop(host);
     let changes: Vec<_> = [("a", "a.yaml"), ("b", "b.yaml"), ("c", "AdmissionChain-c.yaml")]
@@ -135,19 +133,11 @@ async fn a_change_that_a_crash_interrupted_is_completed_at_the_next_start() {
         let host = scene.start().await.unwrap();
         assert_eq!(live(&host), "2 a=2 b=2 c=2", "{written_count}");
         for change in &changes {
-            assert_eq!(
-                fs::read_to_string(&change.path).ok(),
-                change.after,
-                "{written_count}"
-            );
+            assert_eq!(fs::read_to_string(&change.path).ok(), change.after, "{written_count}");
         }
         drop(host);
         scene.write("b.yaml", &chain("b", "1"));
-        assert_eq!(
-            live(&scene.start().await.unwrap()),
-            "3 a=2 b=1 c=2",
-            "{written_count}"
-        );
+        assert_eq!(live(&scene.start().await.unwrap()), "3 a=2 b=1 c=2", "{written_count}");
     }
 }
 
@@ -165,10 +155,7 @@ async fn a_start_that_cannot_complete_an_interrupted_change_fails_with_a_message
     interrupt_change(&scene, 1).await;
     fs::create_dir(scene.chains().join("AdmissionChain-c.yaml")).unwrap();
     let error = scene.start().await.unwrap_err();
-    assert!(
-        matches!(error, Error::IncompleteChange { revision: 2, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, Error::IncompleteChange { revision: 2, .. }), "{error}");
     fs::remove_dir(scene.chains().join("AdmissionChain-c.yaml")).unwrap();
     assert_eq!(live(&scene.start().await.unwrap()), "2 a=2 b=2 c=2");
 }
@@ -190,10 +177,6 @@ async fn a_chain_that_the_program_defines_in_code_is_live() {
     assert_eq!(live(&host), "1 owners=1");
     let stage = &host.status().chains[0].stages[0];
     assert_eq!(stage.failure_policy, FailurePolicy::Ignore);
-    let error = define("http://127.0.0.1:1/1")
-        .build()
-        .await
-        .unwrap_err()
-        .to_string();
+    let error = define("http://127.0.0.1:1/1").build().await.unwrap_err().to_string();
     assert!(error.starts_with("stage hook: "), "{error}");
 }

@@ -21,10 +21,7 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
     assert_eq!((live(&host).as_str(), dry_run_change.revision), ("1 a=1", 2));
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 
-    let applied = host
-        .apply(&text, "new.yaml", &application_by("ci"))
-        .await
-        .unwrap();
+    let applied = host.apply(&text, "new.yaml", &application_by("ci")).await.unwrap();
     assert_eq!(live(&host), "2 a=2 b=1");
     let effects: Vec<_> = applied
         .definitions
@@ -42,10 +39,7 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
     assert_eq!(scene.read("a.yaml"), chain("a", "2"));
     assert_eq!(scene.read("AdmissionChain-b.yaml"), chain("b", "1"));
 
-    let again = host
-        .apply(&text, "new.yaml", &application_by("ci"))
-        .await
-        .unwrap();
+    let again = host.apply(&text, "new.yaml", &application_by("ci")).await.unwrap();
     assert_eq!((live(&host).as_str(), again.revision), ("2 a=2 b=1", 2));
     assert!(
         again
@@ -55,10 +49,7 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
     );
 
     let stored: Vec<_> = host.definitions().await.unwrap();
-    let mut names: Vec<_> = stored
-        .iter()
-        .map(|definition| definition.id.to_string())
-        .collect();
+    let mut names: Vec<_> = stored.iter().map(|definition| definition.id.to_string()).collect();
     names.sort_unstable();
     assert_eq!(names, ["AdmissionChain/a", "AdmissionChain/b"]);
 
@@ -126,10 +117,7 @@ async fn an_invalid_change_changes_nothing() {
         (String::new(), "new.yaml"),
     ];
     for (text, expected) in table {
-        let error = host
-            .apply(&text, "new.yaml", &application_by("ci"))
-            .await
-            .unwrap_err();
+        let error = host.apply(&text, "new.yaml", &application_by("ci")).await.unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");
     }
     let error = host
@@ -166,12 +154,7 @@ async fn a_comparison_shows_changed_texts_and_modules() {
         "{}",
         back.text
     );
-    assert!(
-        host.compare(1, 3)
-            .unwrap_err()
-            .to_string()
-            .contains("1 to 2 are kept")
-    );
+    assert!(host.compare(1, 3).unwrap_err().to_string().contains("1 to 2 are kept"));
     let detail = host.revision(1).unwrap();
     assert_eq!(detail.files[0].text, chain("a", "1"));
 }
@@ -187,10 +170,7 @@ async fn applying_a_definition_warns_about_probably_unintended_settings() {
     let host = scene.start().await.unwrap();
     for (text, expected) in [
         (chain("b", "1"), None),
-        (
-            forgets.replace("name: a", "name: c"),
-            Some("pods/ephemeralcontainers"),
-        ),
+        (forgets.replace("name: a", "name: c"), Some("pods/ephemeralcontainers")),
     ] {
         for how in [dry_run(), application_by("ci")] {
             let warnings = host.apply(&text, "new", &how).await.unwrap().warnings;

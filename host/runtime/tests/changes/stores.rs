@@ -171,9 +171,7 @@ async fn a_table_stays_live_while_its_store_is_lost() {
         host.apply(&bcs("x", "Application", "2"), "new", &application_by("ci"))
             .await
             .unwrap_err(),
-        host.delete(&id("admissionwebhook/n/x"), &dry_run())
-            .await
-            .unwrap_err(),
+        host.delete(&id("admissionwebhook/n/x"), &dry_run()).await.unwrap_err(),
     ];
     for error in errors {
         assert!(matches!(error, ChangeError::Table(Error::Stores(_))), "{error}");

@@ -1,8 +1,6 @@
 //! Tests that a changed definition is written to the store that contains it.
 
-use admittance::{
-    Application, AppliedEffect, ChangeError, ExpectedDefinitions, Host, Origin, definitions::StoreError,
-};
+use admittance::{Application, AppliedEffect, ChangeError, ExpectedDefinitions, Host, Origin, definitions::StoreError};
 
 use crate::{
     memory_store::MemoryStore,
@@ -41,9 +39,7 @@ async fn changed_definitions_are_written_back_to_their_store() {
     // The text that is applied here is YAML. The host has to convert it to JSON before it writes it to the store,
     // because other programs that read the store expect JSON.
     let yaml = yaml.replace("/2", "/3");
-    host.apply(&yaml, "new.yaml", &application_by("ci"))
-        .await
-        .unwrap();
+    host.apply(&yaml, "new.yaml", &application_by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=1 n/x=3");
     serde_json::from_str::<serde_json::Value>(&memory.text("n/x")).unwrap();
 
@@ -52,11 +48,7 @@ async fn changed_definitions_are_written_back_to_their_store() {
         .unwrap();
     assert_eq!(live(&host), "5 a=1");
     assert_eq!(memory.names(), [""; 0]);
-    let origins: Vec<_> = host
-        .history()
-        .into_iter()
-        .map(|one| (one.origin, one.by))
-        .collect();
+    let origins: Vec<_> = host.history().into_iter().map(|one| (one.origin, one.by)).collect();
     assert_eq!(
         origins,
         [
@@ -169,9 +161,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
             } else {
                 "1".to_owned()
             };
-            host.delete(&id.parse().unwrap(), &application_by("ci"))
-                .await
-                .unwrap();
+            host.delete(&id.parse().unwrap(), &application_by("ci")).await.unwrap();
             destination
         };
         assert_eq!(

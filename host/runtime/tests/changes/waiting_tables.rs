@@ -75,10 +75,7 @@ async fn an_earlier_prepared_table_can_still_go_live() {
     let host = start(&scene).await;
     let second = prepare(&scene, &host, "2").await;
     let third = prepare(&scene, &host, "3").await;
-    assert_eq!(
-        (host.prepared().newest, host.prepared().earlier),
-        (third, Some(second))
-    );
+    assert_eq!((host.prepared().newest, host.prepared().earlier), (third, Some(second)));
     assert!(host.go_live_with(second).await);
     assert_eq!((live(&host), host.prepared().newest), ("2 a=2".to_owned(), third));
     assert!(host.go_live_with(third).await);
@@ -150,9 +147,5 @@ async fn a_changed_module_or_rego_file_makes_a_new_table() {
     };
     let first = with_policy("package a").await;
     assert_eq!(with_policy("package a").await, first);
-    assert_ne!(
-        with_policy("package a # other").await,
-        first,
-        "another settings file"
-    );
+    assert_ne!(with_policy("package a # other").await, first, "another settings file");
 }

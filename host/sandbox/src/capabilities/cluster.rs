@@ -3,8 +3,8 @@
 use std::{num::NonZeroU32, sync::Arc};
 
 use admittance_admission::{
-    AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader,
-    Deadline, FieldMask, RecordedCluster, UserInfo, move_if_long,
+    AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
+    FieldMask, RecordedCluster, UserInfo, move_if_long,
 };
 
 use super::{PREPARING, denied};
@@ -94,10 +94,7 @@ impl CallState {
             }),
             Some(_) => Err(permission_error(ClusterKind::any_access(), "other users")),
             None if self.grants.own_access() => Ok(self.user.clone()),
-            None => Err(permission_error(
-                ClusterKind::own_access(),
-                "the user of the request",
-            )),
+            None => Err(permission_error(ClusterKind::own_access(), "the user of the request")),
         }
     }
 }
@@ -146,11 +143,7 @@ impl SearchPace {
     }
 }
 
-async fn select(
-    page: &ClusterPage,
-    fields: &FieldMask,
-    deadline: Deadline,
-) -> Result<Vec<String>, cluster::Error> {
+async fn select(page: &ClusterPage, fields: &FieldMask, deadline: Deadline) -> Result<Vec<String>, cluster::Error> {
     // Large objects take long, because they are copied twice: into this program, and into the plugin.
     move_if_long(page.objects.iter().map(|object| object.len()).sum()).await;
     if fields.selects_all() {

@@ -27,10 +27,7 @@ fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
 }
 
 impl http::Host for CallState {
-    async fn send(
-        &mut self,
-        request: http::Request,
-    ) -> wasmtime::Result<Result<http::Response, http::Error>> {
+    async fn send(&mut self, request: http::Request) -> wasmtime::Result<Result<http::Response, http::Error>> {
         if self.preparing {
             return Ok(Err(http::Error::Unavailable(PREPARING.to_owned())));
         }

@@ -8,10 +8,7 @@ use crate::Error;
 pub(super) const SIZE: Limit = Limit("bytes in one function", 4 << 20);
 pub(super) const LOCALS: Limit = Limit("locals in one function", 10_000);
 pub(super) const BRANCHES: Limit = Limit("branch targets in one function", 200_000);
-pub(super) const VALUES: Limit = Limit(
-    "values passed to blocks, branches and calls in one function",
-    200_000,
-);
+pub(super) const VALUES: Limit = Limit("values passed to blocks, branches and calls in one function", 200_000);
 pub(super) const MERGES: Limit = Limit("locals times loops in one function", 200_000);
 pub(super) const ALL_VALUES: Limit = Limit("values passed to blocks, branches and calls", 5_000_000);
 pub(super) const ALL_MERGES: Limit = Limit("locals times loops, summed over its functions", 5_000_000);
@@ -121,9 +118,7 @@ impl FunctionCost<'_> {
                 self.labels.pop();
                 Ok(())
             }
-            Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => {
-                self.branch(*relative_depth)
-            }
+            Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => self.branch(*relative_depth),
             Operator::BrTable { targets } => {
                 for target in targets.targets() {
                     self.branch(target.map_err(invalid)?)?;

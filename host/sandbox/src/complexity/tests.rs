@@ -18,10 +18,7 @@ fn refused(text: &str) -> (&'static str, u64) {
 fn nested(levels: usize, times: usize) -> String {
     let mut text = "(component)".to_owned();
     for _ in 0..levels {
-        text = format!(
-            "(component {text} {})",
-            "(instance (instantiate 0))".repeat(times)
-        );
+        text = format!("(component {text} {})", "(instance (instantiate 0))".repeat(times));
     }
     text
 }
@@ -166,14 +163,7 @@ fn each_counted_item_has_a_limit() {
         ),
         (
             function::ALL_MERGES,
-            module(
-                &format!(
-                    "(func (local {}) {})",
-                    "i32 ".repeat(1_000),
-                    "loop end ".repeat(100)
-                )
-                .repeat(60),
-            ),
+            module(&format!("(func (local {}) {})", "i32 ".repeat(1_000), "loop end ".repeat(100)).repeat(60)),
         ),
         (
             function::ALL_VALUES,
@@ -227,18 +217,11 @@ fn nested_types_do_not_exhaust_the_stack() {
 
 #[test]
 fn a_truncated_module_is_refused() {
-    let module =
-        wat::parse_str("(component (type (instance (export \"f\" (func)))) (core module (func)))").unwrap();
+    let module = wat::parse_str("(component (type (instance (export \"f\" (func)))) (core module (func)))").unwrap();
     let module: &[u8] = &module;
     check(module).unwrap();
     // The module is cut off at each position, and most of the results are refused. A part that ends right after the
     // header or after a section is a complete component, and is not refused.
-    let refused_count = (9..module.len())
-        .filter(|end| check(&module[..*end]).is_err())
-        .count();
-    assert!(
-        refused_count > module.len() / 2,
-        "{refused_count} of {}",
-        module.len()
-    );
+    let refused_count = (9..module.len()).filter(|end| check(&module[..*end]).is_err()).count();
+    assert!(refused_count > module.len() / 2, "{refused_count} of {}", module.len());
 }

@@ -73,9 +73,7 @@ impl PolicyCache {
         let CacheGet { key } = parse(payload)?;
         let value = {
             let entries = self.0.lock();
-            let entry = entries
-                .get(&key)
-                .filter(|cached_value| now < cached_value.expires_at);
+            let entry = entries.get(&key).filter(|cached_value| now < cached_value.expires_at);
             entry.map(|cached_value| Arc::clone(&cached_value.value))
         };
         let answer = CacheAnswer {

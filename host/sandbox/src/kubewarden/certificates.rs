@@ -10,8 +10,7 @@ use std::{
 
 use admittance_admission::Deadline;
 use rustls_pki_types::{
-    AlgorithmIdentifier, CertificateDer, InvalidSignature, SignatureVerificationAlgorithm, UnixTime,
-    pem::PemObject,
+    AlgorithmIdentifier, CertificateDer, InvalidSignature, SignatureVerificationAlgorithm, UnixTime, pem::PemObject,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -62,21 +61,12 @@ pub(super) fn is_trusted(payload: &[u8], now: SystemTime, deadline: Deadline) ->
     Ok(answer.to_string().into_bytes())
 }
 
-fn problem(
-    question: &CertificateQuestion,
-    now: SystemTime,
-    deadline: Deadline,
-) -> Result<Option<String>, String> {
+fn problem(question: &CertificateQuestion, now: SystemTime, deadline: Deadline) -> Result<Option<String>, String> {
     let der = question.cert.der()?;
-    let leaf =
-        EndEntityCert::try_from(&der).map_err(|error| format!("the certificate is not valid: {error}"))?;
-    let (_, parsed) =
-        parse_x509_certificate(&der).map_err(|error| format!("the certificate is not valid: {error}"))?;
+    let leaf = EndEntityCert::try_from(&der).map_err(|error| format!("the certificate is not valid: {error}"))?;
+    let (_, parsed) = parse_x509_certificate(&der).map_err(|error| format!("the certificate is not valid: {error}"))?;
     let validity = parsed.validity();
-    let now = now
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let checked_at = match &question.not_after {
         None => now,
         Some(text) => {
@@ -136,9 +126,7 @@ fn problem(
             "the chain has too many paths: none of those within {STEPS} certificates and signatures leads to the \
              certificate. Leave out certificates with the same name"
         )),
-        Err(error) => Ok(Some(format!(
-            "the chain does not lead to the certificate: {error}"
-        ))),
+        Err(error) => Ok(Some(format!("the chain does not lead to the certificate: {error}"))),
     }
 }
 
@@ -179,12 +167,7 @@ impl ExtendedKeyUsageValidator for CountedCheck<'_, KeyUsage> {
 }
 
 impl SignatureVerificationAlgorithm for CountedCheck<'_, &dyn SignatureVerificationAlgorithm> {
-    fn verify_signature(
-        &self,
-        public_key: &[u8],
-        message: &[u8],
-        signature: &[u8],
-    ) -> Result<(), InvalidSignature> {
+    fn verify_signature(&self, public_key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
         let Self(algorithm, budget) = self;
         if budget.take() {
             algorithm.verify_signature(public_key, message, signature)
@@ -206,8 +189,9 @@ impl Certificate {
     fn der(&self) -> Result<CertificateDer<'_>, String> {
         match self.encoding {
             CertificateEncoding::Der => Ok(CertificateDer::from(self.data.as_slice())),
-            CertificateEncoding::Pem => CertificateDer::from_pem_slice(&self.data)
-                .map_err(|_| "a certificate is not valid PEM".to_owned()),
+            CertificateEncoding::Pem => {
+                CertificateDer::from_pem_slice(&self.data).map_err(|_| "a certificate is not valid PEM".to_owned())
+            }
         }
     }
 }

@@ -29,9 +29,7 @@ fn memory(caller: &mut Caller<'_, CallState>) -> wasmtime::Result<Memory> {
         .ok_or_else(|| wasmtime::format_err!("the policy's memory is not exported"))
 }
 
-pub(super) fn parts<'a>(
-    caller: &'a mut Caller<'_, CallState>,
-) -> wasmtime::Result<(&'a mut [u8], &'a mut CallState)> {
+pub(super) fn parts<'a>(caller: &'a mut Caller<'_, CallState>) -> wasmtime::Result<(&'a mut [u8], &'a mut CallState)> {
     Ok(memory(caller)?.data_and_store_mut(caller))
 }
 
@@ -48,15 +46,11 @@ pub(super) fn put(memory: &mut [u8], at: u32, bytes: &[u8]) -> wasmtime::Result<
 }
 
 pub(super) fn slice(memory: &[u8], at: u32, length: u32) -> wasmtime::Result<&[u8]> {
-    Ok(memory
-        .get(range(at, length as usize))
-        .ok_or(Trap::MemoryOutOfBounds)?)
+    Ok(memory.get(range(at, length as usize)).ok_or(Trap::MemoryOutOfBounds)?)
 }
 
 pub(super) fn number(memory: &[u8], at: u32) -> wasmtime::Result<u32> {
-    let bytes = slice(memory, at, 4)?
-        .first_chunk()
-        .ok_or(Trap::MemoryOutOfBounds)?;
+    let bytes = slice(memory, at, 4)?.first_chunk().ok_or(Trap::MemoryOutOfBounds)?;
     Ok(u32::from_le_bytes(*bytes))
 }
 
@@ -68,11 +62,7 @@ pub(super) fn take(caller: &mut Caller<'_, CallState>, at: u32, length: u32) -> 
     Ok(slice(memory, at, length)?.to_vec())
 }
 
-pub(super) fn take_text(
-    caller: &mut Caller<'_, CallState>,
-    at: u32,
-    length: u32,
-) -> wasmtime::Result<String> {
+pub(super) fn take_text(caller: &mut Caller<'_, CallState>, at: u32, length: u32) -> wasmtime::Result<String> {
     Ok(String::from_utf8(take(caller, at, length)?)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }

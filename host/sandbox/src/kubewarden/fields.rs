@@ -16,9 +16,7 @@ impl FieldSelector {
             let (field, value) = part
                 .split_once('=')
                 .ok_or_else(|| format!("the field selector `{part}` has no `=`"))?;
-            let (field, is_equal) = field
-                .strip_suffix('!')
-                .map_or((field, true), |field| (field, false));
+            let (field, is_equal) = field.strip_suffix('!').map_or((field, true), |field| (field, false));
             let value = value.strip_prefix('=').unwrap_or(value);
             Ok((field.trim().to_owned(), is_equal, value.trim().to_owned()))
         });
@@ -149,11 +147,7 @@ mod tests {
         ] {
             let masks: Vec<String> = masks.into_iter().map(str::to_owned).collect();
             let masked = keep_fields(pod.to_string(), Some(&masks)).unwrap();
-            assert_eq!(
-                serde_json::from_str::<Value>(&masked).unwrap(),
-                expected,
-                "{masks:?}"
-            );
+            assert_eq!(serde_json::from_str::<Value>(&masked).unwrap(), expected, "{masks:?}");
         }
     }
 }

@@ -71,12 +71,10 @@ async fn answer(
             Ok(get) => get_resource(state, get).await,
             Err(error) => Ok(Err(error)),
         },
-        (BINDING, "kubernetes", "list_resources_all" | "list_resources_by_namespace") => {
-            match parse(&payload) {
-                Ok(list) => list_resources(state, list).await,
-                Err(error) => Ok(Err(error)),
-            }
-        }
+        (BINDING, "kubernetes", "list_resources_all" | "list_resources_by_namespace") => match parse(&payload) {
+            Ok(list) => list_resources(state, list).await,
+            Err(error) => Ok(Err(error)),
+        },
         (BINDING, "kubernetes", "can_i") => match parse(&payload) {
             Ok(question) => can_i(state, question).await,
             Err(error) => Ok(Err(error)),
@@ -115,9 +113,7 @@ fn log(state: &CallState, payload: &[u8]) {
     let short_payload = Some(payload).filter(|payload| payload.len() <= QUESTION);
     let event = short_payload.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(bytes).ok());
     let Some(mut event) = event else {
-        state
-            .log
-            .line(Level::WARN, "policy", &String::from_utf8_lossy(payload));
+        state.log.line(Level::WARN, "policy", &String::from_utf8_lossy(payload));
         return;
     };
     let mut text = |key: &str| match event.remove(key) {

@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use admittance_admission::{
-    ImageError, ImageReader, OciReference, Signer, Signers, move_to_long_work_thread,
-};
+use admittance_admission::{ImageError, ImageReader, OciReference, Signer, Signers, move_to_long_work_thread};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json, value::RawValue};
 use tokio::time::timeout_at;
@@ -119,11 +117,9 @@ impl RequiredSigners {
                 require_rekor_bundle,
             } => {
                 let text = |bytes: Vec<u8>| {
-                    String::from_utf8(bytes)
-                        .map_err(|_| "a certificate is not PEM, which is a text".to_owned())
+                    String::from_utf8(bytes).map_err(|_| "a certificate is not PEM, which is a text".to_owned())
                 };
-                let chain =
-                    certificate_chain.map(|chain| chain.into_iter().map(text).collect::<Result<_, _>>());
+                let chain = certificate_chain.map(|chain| chain.into_iter().map(text).collect::<Result<_, _>>());
                 vec![Signer::Certificate {
                     certificate: text(certificate)?,
                     chain: chain.transpose()?,
@@ -141,10 +137,7 @@ fn read_first_version(payload: &[u8]) -> Result<Verification, String> {
             fields.insert("type".to_owned(), kind.into());
             parse(Json::Object(fields).to_string().as_bytes())
         }
-        _ => Err(format!(
-            "a verification has one key, {}",
-            FIRST_KINDS.join(" or ")
-        )),
+        _ => Err(format!("a verification has one key, {}", FIRST_KINDS.join(" or "))),
     }
 }
 
@@ -228,8 +221,7 @@ async fn ask(
         ImageOperation::Manifest => reader.manifest(image).await?.json.get().as_bytes().to_vec(),
         ImageOperation::Configuration => {
             let (manifest, configuration) = reader.configuration(image).await?;
-            let named_parts: [(&str, &Arc<RawValue>); 2] =
-                [("manifest", &manifest.json), ("config", &configuration)];
+            let named_parts: [(&str, &Arc<RawValue>); 2] = [("manifest", &manifest.json), ("config", &configuration)];
             let parts = named_parts.map(|(name, part)| format!("\"{name}\":{},", part.get()));
             format!("{{{}\"digest\":\"{}\"}}", parts.concat(), manifest.digest).into_bytes()
         }

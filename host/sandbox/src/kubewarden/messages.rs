@@ -33,14 +33,10 @@ struct PolicyAnswer<'a> {
 }
 
 pub(super) fn response(answer: &[u8], request: &Request, mutates: bool) -> wasmtime::Result<types::Response> {
-    let answer: PolicyAnswer<'_> =
-        serde_json::from_slice(answer).map_err(|error| invalid(error.to_string()))?;
+    let answer: PolicyAnswer<'_> = serde_json::from_slice(answer).map_err(|error| invalid(error.to_string()))?;
     let verdict = match (answer.accepted, answer.mutated_object) {
         (false, _) => types::Verdict::Deny(types::Denial {
-            code: answer
-                .code
-                .filter(|code| *code >= BAD_REQUEST)
-                .unwrap_or(BAD_REQUEST),
+            code: answer.code.filter(|code| *code >= BAD_REQUEST).unwrap_or(BAD_REQUEST),
             reason: String::new(),
             message: answer.message.unwrap_or_default(),
         }),
@@ -93,8 +89,7 @@ mod tests {
     fn pod() -> Request {
         let kind = GroupVersionKind::from_api_version("v1", "Pod");
         let resource = kind.guess_resource();
-        let object =
-            Object::parse(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"n"}}"#);
+        let object = Object::parse(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"n"}}"#);
         let mut request = Request::new(Operation::Update, kind, resource).with_object(object.unwrap());
         request.old_object = request.object.clone();
         request.user.username = "\"eve\"".to_owned();
@@ -148,25 +143,16 @@ mod tests {
                 false,
                 Ok("deny 400 ".to_owned()),
             ),
-            (
-                r#"{"accepted":false}"#.to_owned(),
-                false,
-                Ok("deny 400 ".to_owned()),
-            ),
-            (
-                r#"{"message":"no"}"#.to_owned(),
-                false,
-                Err("missing field `accepted`"),
-            ),
+            (r#"{"accepted":false}"#.to_owned(), false, Ok("deny 400 ".to_owned())),
+            (r#"{"message":"no"}"#.to_owned(), false, Err("missing field `accepted`")),
             (String::new(), false, Err("EOF while parsing")),
         ] {
-            let result =
-                response(answer.as_bytes(), &pod(), mutates).map(|response| match response.verdict {
-                    types::Verdict::Allow => "allow".to_owned(),
-                    types::Verdict::Patch(patch) => format!("patch {patch}"),
-                    types::Verdict::Replace(object) => format!("replace {object}"),
-                    types::Verdict::Deny(denial) => format!("deny {} {}", denial.code, denial.message),
-                });
+            let result = response(answer.as_bytes(), &pod(), mutates).map(|response| match response.verdict {
+                types::Verdict::Allow => "allow".to_owned(),
+                types::Verdict::Patch(patch) => format!("patch {patch}"),
+                types::Verdict::Replace(object) => format!("replace {object}"),
+                types::Verdict::Deny(denial) => format!("deny {} {}", denial.code, denial.message),
+            });
             match (result, expected) {
                 (Ok(verdict), Ok(expected)) => assert_eq!(verdict, expected, "{answer}"),
                 (Err(error), Err(message)) => {

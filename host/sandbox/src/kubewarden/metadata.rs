@@ -141,11 +141,7 @@ fn find(module: &[u8]) -> Result<(Option<&[u8]>, bool), Error> {
 
 impl MetadataSection {
     fn mode(&self, imports_wapc: bool) -> Result<PolicyMode, Error> {
-        if let Some(version) = self
-            .protocol_version
-            .as_deref()
-            .filter(|version| *version != PROTOCOL)
-        {
+        if let Some(version) = self.protocol_version.as_deref().filter(|version| *version != PROTOCOL) {
             return Err(unknown_protocol(version));
         }
         if let Some(other) = self.policy_type.as_deref().filter(|kind| *kind != POLICY_TYPE) {
@@ -179,11 +175,7 @@ impl MetadataSection {
     fn description(self, annotations: &BTreeMap<String, String>) -> Description {
         let [name, version, summary] = ANNOTATED.map(|key| annotations.get(key).cloned().unwrap_or_default());
         Description {
-            name: if name.is_empty() {
-                "policy".to_owned()
-            } else {
-                name
-            },
+            name: if name.is_empty() { "policy".to_owned() } else { name },
             version,
             summary,
             mutates: self.mutating,

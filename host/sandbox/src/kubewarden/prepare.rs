@@ -20,9 +20,7 @@ use crate::{
 
 impl PluginPreparation {
     pub(crate) async fn policy(self, module: Bytes, shared: &SharedModule) -> Result<Prepared, Error> {
-        let PolicyMetadata {
-            mode, description, ..
-        } = PolicyMetadata::parse(&module)?;
+        let PolicyMetadata { mode, description, .. } = PolicyMetadata::parse(&module)?;
         let (configured, artifact) = match mode {
             PolicyMode::Wapc => self.wapc(&module, shared).await?,
             PolicyMode::Program => self.program(module).await?,
@@ -92,11 +90,7 @@ impl PluginPreparation {
     }
 
     /// Starts an instance of a waPC policy, and checks its protocol version.
-    pub(super) async fn start(
-        &self,
-        module: &Module,
-        is_started: bool,
-    ) -> Result<(Store<CallState>, Instance), Error> {
+    pub(super) async fn start(&self, module: &Module, is_started: bool) -> Result<(Store<CallState>, Instance), Error> {
         let pre = link(&self.sandbox, module, PolicyMode::Wapc)?;
         let mut store = self.store();
         let instance = self
@@ -124,11 +118,7 @@ impl PluginPreparation {
         }
     }
 
-    async fn checked(
-        &self,
-        snapshot: Result<Vec<u8>, String>,
-        shared: &SharedModule,
-    ) -> Result<Bytes, String> {
+    async fn checked(&self, snapshot: Result<Vec<u8>, String>, shared: &SharedModule) -> Result<Bytes, String> {
         let snapshot = snapshot?;
         let artifact = async {
             let artifact = self.compile_snapshot(snapshot, shared).await?;

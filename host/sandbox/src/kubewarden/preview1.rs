@@ -50,9 +50,7 @@ pub(super) fn deny(linker: &mut Linker<CallState>, name: &str, function: FuncTyp
     let message = format!(
         "the plugin called `{MODULE}.{name}`; policies have no files and no sockets, and no stage can grant them"
     );
-    linker.func_new(MODULE, name, function, move |_, _, _| {
-        Err(denied(message.clone()))
-    })?;
+    linker.func_new(MODULE, name, function, move |_, _, _| Err(denied(message.clone())))?;
     Ok(())
 }
 
@@ -167,9 +165,7 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             },
         )?
         // Start-up code asks for one pre-opened directory after the other until it gets an error.
-        .func_wrap(MODULE, "fd_prestat_get", |_descriptor: u32, _at: At| {
-            BAD_DESCRIPTOR
-        })?
+        .func_wrap(MODULE, "fd_prestat_get", |_descriptor: u32, _at: At| BAD_DESCRIPTOR)?
         .func_wrap(
             MODULE,
             "fd_prestat_dir_name",
@@ -179,19 +175,10 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
 }
 
 fn is_stream(descriptor: u32) -> Errno {
-    if descriptor <= ERROR {
-        SUCCESS
-    } else {
-        BAD_DESCRIPTOR
-    }
+    if descriptor <= ERROR { SUCCESS } else { BAD_DESCRIPTOR }
 }
 
-fn stream_status(
-    guest: &mut PolicyCaller<'_>,
-    descriptor: u32,
-    at: At,
-    status: &[u8],
-) -> wasmtime::Result<Errno> {
+fn stream_status(guest: &mut PolicyCaller<'_>, descriptor: u32, at: At, status: &[u8]) -> wasmtime::Result<Errno> {
     let errno = is_stream(descriptor);
     if errno == SUCCESS {
         put(parts(guest)?.0, at, status)?;
@@ -208,12 +195,7 @@ fn environment(state: &CallState) -> Vec<String> {
 }
 
 /// Writes into the guest's memory the number of strings, and their total size with the terminating zeros.
-fn put_sizes(
-    guest: &mut PolicyCaller<'_>,
-    texts: &[impl AsRef<str>],
-    count: At,
-    size: At,
-) -> wasmtime::Result<Errno> {
+fn put_sizes(guest: &mut PolicyCaller<'_>, texts: &[impl AsRef<str>], count: At, size: At) -> wasmtime::Result<Errno> {
     let (memory, _) = parts(guest)?;
     let total: usize = texts.iter().map(|text| text.as_ref().len() + 1).sum();
     put(memory, count, &u32::try_from(texts.len())?.to_le_bytes())?;
@@ -268,13 +250,7 @@ fn vectors(memory: &[u8], at: At, count: u32) -> wasmtime::Result<Vec<(At, u32)>
         .collect()
 }
 
-fn read(
-    mut guest: PolicyCaller<'_>,
-    descriptor: u32,
-    at: At,
-    count: u32,
-    size: At,
-) -> wasmtime::Result<Errno> {
+fn read(mut guest: PolicyCaller<'_>, descriptor: u32, at: At, count: u32, size: At) -> wasmtime::Result<Errno> {
     if descriptor != INPUT {
         return Ok(BAD_DESCRIPTOR);
     }
@@ -290,13 +266,7 @@ fn read(
     Ok(SUCCESS)
 }
 
-fn write(
-    mut guest: PolicyCaller<'_>,
-    descriptor: u32,
-    at: At,
-    count: u32,
-    size: At,
-) -> wasmtime::Result<Errno> {
+fn write(mut guest: PolicyCaller<'_>, descriptor: u32, at: At, count: u32, size: At) -> wasmtime::Result<Errno> {
     let stream = match descriptor {
         OUTPUT => Stream::Out,
         ERROR => Stream::Err,

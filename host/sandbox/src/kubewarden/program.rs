@@ -44,10 +44,8 @@ pub(super) fn define_host_call(
     name: &str,
     function: FuncType,
 ) -> wasmtime::Result<()> {
-    let takes_texts =
-        function.params().len() == 8 && function.params().all(|param| param.matches(&ValType::I32));
-    let returns_code =
-        function.results().len() == 1 && function.results().all(|result| result.matches(&ValType::I32));
+    let takes_texts = function.params().len() == 8 && function.params().all(|param| param.matches(&ValType::I32));
+    let returns_code = function.results().len() == 1 && function.results().all(|result| result.matches(&ValType::I32));
     if !HOST_CALL.contains(&(module, name)) || !takes_texts || !returns_code {
         // Nothing is defined, so the linker will report the import as unknown.
         return Ok(());

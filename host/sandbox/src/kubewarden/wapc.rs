@@ -67,14 +67,10 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         linker.func_wrap(MODULE, length, move |caller: Caller<'_, CallState>| -> Length {
             u32::try_from(host_answer(&caller.data().exchange, is_error).len()).unwrap_or(u32::MAX)
         })?;
-        linker.func_wrap(
-            MODULE,
-            copy,
-            move |mut caller: Caller<'_, CallState>, at: Pointer| {
-                let (memory, state) = parts(&mut caller)?;
-                put(memory, at, host_answer(&state.exchange, is_error))
-            },
-        )?;
+        linker.func_wrap(MODULE, copy, move |mut caller: Caller<'_, CallState>, at: Pointer| {
+            let (memory, state) = parts(&mut caller)?;
+            put(memory, at, host_answer(&state.exchange, is_error))
+        })?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 use std::collections::{HashMap, HashSet};
 
 use wasm_encoder::{
-    Alias, CanonicalFunctionSection, ComponentAliasSection, ComponentSectionId, ExportKind, InstanceSection,
-    ModuleArg, RawSection,
+    Alias, CanonicalFunctionSection, ComponentAliasSection, ComponentSectionId, ExportKind, InstanceSection, ModuleArg,
+    RawSection,
     reencode::{Error, Reencode, ReencodeComponent},
 };
 
@@ -79,9 +79,7 @@ impl OtherPart<'_> {
             Self::Lifts(lifts) => {
                 let mut functions = CanonicalFunctionSection::new();
                 for lift in lifts {
-                    indices
-                        .parse_component_canonical(&mut functions, lift.clone())
-                        .ok()?;
+                    indices.parse_component_canonical(&mut functions, lift.clone()).ok()?;
                 }
                 component.section(&functions)
             }
@@ -117,11 +115,7 @@ impl<'a> NewIndices<'a> {
     }
 
     fn replace(&self, kind: Kind, index: u32) -> Result<u32, Error<()>> {
-        let item = self
-            .old
-            .of(kind)
-            .get(index as usize)
-            .ok_or(Error::UserError(()))?;
+        let item = self.old.of(kind).get(index as usize).ok_or(Error::UserError(()))?;
         self.new.get(&(kind, *item)).copied().ok_or(Error::UserError(()))
     }
 

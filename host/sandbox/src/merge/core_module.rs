@@ -1,6 +1,6 @@
 use wasmparser::{
-    ConstExpr, Data, DataKind, Element, Export, FunctionBody, Global, MemoryType, Parser, Payload, RecGroup,
-    Table, TypeRef,
+    ConstExpr, Data, DataKind, Element, Export, FunctionBody, Global, MemoryType, Parser, Payload, RecGroup, Table,
+    TypeRef,
 };
 
 use super::{Item, Kind, PerKind};

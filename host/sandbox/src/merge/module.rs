@@ -1,9 +1,8 @@
 use std::collections::{HashMap, HashSet};
 
 use wasm_encoder::{
-    CodeSection, ConstExpr, DataCountSection, DataSection, ElementSection, EntityType, ExportSection,
-    Function, FunctionSection, GlobalSection, ImportSection, Instruction, MemorySection, Module,
-    TableSection, TypeSection,
+    CodeSection, ConstExpr, DataCountSection, DataSection, ElementSection, EntityType, ExportSection, Function,
+    FunctionSection, GlobalSection, ImportSection, Instruction, MemorySection, Module, TableSection, TypeSection,
     reencode::{Error, Reencode, utils},
 };
 use wasmparser::{DataKind, Operator};
@@ -19,20 +18,14 @@ pub(super) struct MergedModule {
 }
 
 impl MergedModule {
-    pub(super) fn merge(
-        core_modules: &[CoreModule<'_>],
-        numbers: &[usize],
-        exports: &[(Kind, Item)],
-    ) -> Option<Self> {
+    pub(super) fn merge(core_modules: &[CoreModule<'_>], numbers: &[usize], exports: &[(Kind, Item)]) -> Option<Self> {
         let core_modules: Vec<_> = numbers
             .iter()
             .map(|number| Some((*number, core_modules.get(*number)?)))
             .collect::<Option<_>>()?;
         // The merged module would have all memories of these modules. `SnapshotTemplate` can replace the data of a
         // module only if the module has a single memory. So modules with more than one memory in total are not merged.
-        let memories = core_modules
-            .iter()
-            .map(|(_, core_module)| core_module.memories.len());
+        let memories = core_modules.iter().map(|(_, core_module)| core_module.memories.len());
         if core_modules.len() > 1 && memories.sum::<usize>() > 1 {
             return None;
         }
@@ -87,10 +80,7 @@ impl Indices {
         };
         let mut imports = Vec::new();
         let mut next = FirstIndices::default();
-        for (kind, item, _) in core_modules
-            .iter()
-            .flat_map(|(_, core_module)| &core_module.imports)
-        {
+        for (kind, item, _) in core_modules.iter().flat_map(|(_, core_module)| &core_module.imports) {
             if !indices.is_inside(*item) && !indices.imports.contains_key(&(*kind, *item)) {
                 let index = next.definitions.of_mut(*kind);
                 indices.imports.insert((*kind, *item), *index);
@@ -239,10 +229,7 @@ impl Reencode for IndexTranslation<'_> {
             .filter(|preceding_segment| is_passive(&preceding_segment.kind) == passive)
             .count();
         let position = count(segment_count).ok_or(Error::UserError(()))?;
-        self.add(
-            position,
-            |first| if passive { first.data.0 } else { first.data.1 },
-        )
+        self.add(position, |first| if passive { first.data.0 } else { first.data.1 })
     }
 
     fn tag_index(&mut self, _: u32) -> Result<u32, Error<()>> {
@@ -353,10 +340,7 @@ impl<'a> ModuleSections<'a> {
                 self.code.function(&trap);
             }
         }
-        let passive = core_module
-            .data
-            .iter()
-            .filter(|segment| is_passive(&segment.kind));
+        let passive = core_module.data.iter().filter(|segment| is_passive(&segment.kind));
         self.passive_data.extend(passive.map(|segment| segment.data));
         for (memory, offset, data) in core_module.active_data() {
             let (memory, offset) = (

@@ -2,8 +2,8 @@ use std::collections::HashMap;
 
 use wasm_encoder::{Alias, ComponentAliasSection, RawSection};
 use wasmparser::{
-    CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind, ComponentInstance,
-    ComponentType, ElementKind, Instance, Parser, Payload,
+    CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentType,
+    ElementKind, Instance, Parser, Payload,
 };
 
 use super::{Item, Kind, PerKind, core_module::CoreModule};
@@ -138,11 +138,7 @@ impl<'a> ParsedComponent<'a> {
                     instance.get(name).copied()
                 })?;
                 let imports = core_module.imports.iter().map(|(_, item, _)| self.level(*item));
-                core_module.level = imports
-                    .collect::<Option<Vec<_>>>()?
-                    .into_iter()
-                    .max()
-                    .unwrap_or(0);
+                core_module.level = imports.collect::<Option<Vec<_>>>()?.into_iter().max().unwrap_or(0);
                 let items = core_module.exports.iter().map(|export| {
                     let kind = Kind::of(export.kind)?;
                     Some((export.name, (kind, core_module.item(number, kind, export.index)?)))
@@ -211,10 +207,7 @@ impl<'a> ParsedComponent<'a> {
             | CanonicalFunction::ResourceRep { .. } => (None, <&[_]>::default()),
             _ => return None,
         };
-        let mut indices: Vec<_> = lifted_index
-            .iter()
-            .map(|index| (Kind::Function, *index))
-            .collect();
+        let mut indices: Vec<_> = lifted_index.iter().map(|index| (Kind::Function, *index)).collect();
         for option in options {
             match *option {
                 CanonicalOption::UTF8 | CanonicalOption::UTF16 | CanonicalOption::CompactUTF16 => {}
@@ -238,20 +231,15 @@ impl<'a> ParsedComponent<'a> {
     pub(super) fn level(&self, item: Item) -> Option<usize> {
         match item {
             Item::Canonical(number) => self.canonicals.get(number).map(|canonical| canonical.level),
-            Item::Defined { core_module, .. } => self
-                .core_modules
-                .get(core_module)
-                .map(|core_module| core_module.level),
+            Item::Defined { core_module, .. } => {
+                self.core_modules.get(core_module).map(|core_module| core_module.level)
+            }
         }
     }
 
     pub(super) fn levels(&self) -> Vec<Vec<usize>> {
         let mut levels = Vec::new();
-        let last = self
-            .core_modules
-            .iter()
-            .map(|core_module| core_module.level)
-            .max();
+        let last = self.core_modules.iter().map(|core_module| core_module.level).max();
         levels.resize(last.map_or(0, |last| last + 1), Vec::new());
         for (number, core_module) in self.core_modules.iter().enumerate() {
             if let Some(level) = levels.get_mut(core_module.level) {
@@ -266,15 +254,12 @@ impl<'a> ParsedComponent<'a> {
     pub(super) fn keeps_order(&self) -> bool {
         let mut last_levels = HashMap::new();
         self.core_modules.iter().enumerate().all(|(number, core_module)| {
-            let table_items = core_module
-                .elements
-                .iter()
-                .filter_map(|segment| match segment.kind {
-                    ElementKind::Active { table_index, .. } => {
-                        core_module.item(number, Kind::Table, table_index.unwrap_or(0))
-                    }
-                    _ => None,
-                });
+            let table_items = core_module.elements.iter().filter_map(|segment| match segment.kind {
+                ElementKind::Active { table_index, .. } => {
+                    core_module.item(number, Kind::Table, table_index.unwrap_or(0))
+                }
+                _ => None,
+            });
             let memories = core_module
                 .active_data()
                 .filter_map(|(memory, ..)| core_module.item(number, Kind::Memory, memory));

@@ -5,10 +5,7 @@ use wasmparser::{ConstExpr, ElementItems, Operator, TableInit};
 use super::{Item, Kind, core_module::CoreModule};
 
 /// Finds the functions of merged modules that can be called. Libraries export far more than are used.
-pub(super) fn reachable(
-    core_modules: &[(usize, &CoreModule<'_>)],
-    exports: &[(Kind, Item)],
-) -> Option<HashSet<Item>> {
+pub(super) fn reachable(core_modules: &[(usize, &CoreModule<'_>)], exports: &[(Kind, Item)]) -> Option<HashSet<Item>> {
     let functions = exports.iter().filter(|(kind, _)| *kind == Kind::Function);
     let mut open: Vec<_> = functions.map(|(_, item)| *item).collect();
     for (number, core_module) in core_modules {
@@ -55,9 +52,7 @@ pub(super) fn reachable(
         }
         let body = core_module.bodies.get(definition as usize)?;
         for operator in body.get_operators_reader().ok()? {
-            if let Operator::Call { function_index } | Operator::ReturnCall { function_index } =
-                operator.ok()?
-            {
+            if let Operator::Call { function_index } | Operator::ReturnCall { function_index } = operator.ok()? {
                 let called = core_module.item(number, Kind::Function, function_index)?;
                 if !reached.contains(&called) {
                     open.push(called);

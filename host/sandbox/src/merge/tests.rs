@@ -185,9 +185,7 @@ fn run(component: &[u8]) -> (Vec<u32>, Vec<Vec<u8>>) {
     let mut store = Store::new(&engine, Vec::new());
     store.set_epoch_deadline(1);
     let instance = linker.instantiate(&mut store, &component).unwrap();
-    let run = instance
-        .get_typed_func::<(u32,), (u32,)>(&mut store, "run")
-        .unwrap();
+    let run = instance.get_typed_func::<(u32,), (u32,)>(&mut store, "run").unwrap();
     let answers = [0, 1, 77, u32::MAX].map(|x| run.call(&mut store, (x,)).unwrap().0);
     (answers.to_vec(), store.into_data())
 }
@@ -311,7 +309,8 @@ fn merging_keeps_the_order_in_which_overlapping_segments_are_written() {
         merge(&wat::parse_str(text).unwrap())
     };
     let early_instance = r#"(core instance (instantiate $early (with "main" (instance $main))))"#;
-    let late_instance = r#"(core instance (instantiate $late (with "main" (instance $main)) (with "host" (instance $host))))"#;
+    let late_instance =
+        r#"(core instance (instantiate $late (with "main" (instance $main)) (with "host" (instance $host))))"#;
     assert_eq!(
         component([early_instance, late_instance]).map(|merged| modules(&merged)),
         Some(2)

@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Evaluation, EvaluationSources, FailureKind, Hook, Mode, NoAuthorizer, Response,
-    StageSpec, StaticNamespaces, Verdict,
+    Chain, Deadline, Evaluation, EvaluationSources, FailureKind, Hook, Mode, NoAuthorizer, Response, StageSpec,
+    StaticNamespaces, Verdict,
 };
 use admittance_sandbox::{CallLimits, ConfigurationTime, PluginConfig};
 
@@ -25,10 +25,7 @@ fn verdict(response: &Response) -> String {
 async fn a_plugins_verdict_becomes_the_response() {
     for (guest, expected) in [
         (Guest::default(), "allow []"),
-        (
-            Guest::answering(&GuestAnswer::Warn("careful")),
-            r#"allow ["careful"]"#,
-        ),
+        (Guest::answering(&GuestAnswer::Warn("careful")), r#"allow ["careful"]"#),
         (
             Guest::answering(&GuestAnswer::Patch(r#"[{"op":"remove","path":"/a"}]"#)),
             r#"patch [{"op":"remove","path":"/a"}]"#,
@@ -62,9 +59,7 @@ async fn a_plugins_verdict_becomes_the_response() {
 async fn without_address_space_for_the_pool_each_call_maps_its_own_memory() {
     // 20,000 calls with up to four memories each need 320 TiB of address space, but a process has only 128 TiB.
     let sandbox = small(20_000);
-    let plugin = load_with(&sandbox, &Guest::default(), "{}", &config())
-        .await
-        .unwrap();
+    let plugin = load_with(&sandbox, &Guest::default(), "{}", &config()).await.unwrap();
     assert_eq!(verdict(&call(&plugin).await.unwrap()), "allow []");
     assert!(
         log_lines()
@@ -211,9 +206,7 @@ fn keeps_settings() -> Guest {
 
 #[tokio::test]
 async fn the_settings_of_a_plugin_are_kept_in_its_snapshot() {
-    let plugin = load_with(sandbox(), &keeps_settings(), "7", &config())
-        .await
-        .unwrap();
+    let plugin = load_with(sandbox(), &keeps_settings(), "7", &config()).await.unwrap();
     assert_eq!(*plugin.configured(), ConfigurationTime::Snapshot);
     for _ in 0..3 {
         assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
@@ -334,9 +327,7 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
     let plugin = load_with(&sandbox, &sleeping(), "{}", &with_time(Duration::from_secs(20)))
         .await
         .unwrap();
-    let good = load_with(&sandbox, &Guest::default(), "{}", &config())
-        .await
-        .unwrap();
+    let good = load_with(&sandbox, &Guest::default(), "{}", &config()).await.unwrap();
 
     let held_call = tokio::spawn(async move { call(&plugin).await });
     while sandbox.free_slots() > 0 {
@@ -362,9 +353,7 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
 async fn audit_calls_leave_half_of_the_slots_free() {
     let sandbox = small(4);
     let hangs = load_with(&sandbox, &sleeping(), "{}", &config()).await.unwrap();
-    let good = load_with(&sandbox, &Guest::default(), "{}", &config())
-        .await
-        .unwrap();
+    let good = load_with(&sandbox, &Guest::default(), "{}", &config()).await.unwrap();
     let audits: Vec<_> = (0..6)
         .map(|_| {
             let mut spec = StageSpec::new("audit");
@@ -412,12 +401,7 @@ async fn many_calls_run_concurrently() {
 }
 
 fn mistaken() -> String {
-    let words = |words: &[u32]| {
-        words
-            .iter()
-            .flat_map(|word| word.to_le_bytes())
-            .collect::<Vec<u8>>()
-    };
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     data(CONFIGURED, &words(&[1, SCRATCH, 1]))
         + &data(SCRATCH, &words(&[TEXT, 2, TEXT + 2, 4]))
         + &data(TEXT, b"/amust")

@@ -210,10 +210,7 @@ async fn a_plugin_sends_requests_only_to_granted_origins() {
         ("https://u:p@a.example/", Ok("allow")),
         ("https://a.example/#f", Ok("allow")),
         ("nothing", Ok("allow")),
-        (
-            "https://b.example/",
-            Err("add `https://b.example` to `allow.http`"),
-        ),
+        ("https://b.example/", Err("add `https://b.example` to `allow.http`")),
         (
             "https://a.example:8443/",
             Err("add `https://a.example:8443` to `allow.http`"),
@@ -259,14 +256,9 @@ async fn a_host_function_times_out_before_the_deadline_of_the_call() {
         http: vec![granted("https://a.example")],
         ..Grants::default()
     };
-    let plugin = load_with(
-        &sandbox,
-        &sender("https://a.example/"),
-        "{}",
-        &config_with(grants),
-    )
-    .await
-    .unwrap();
+    let plugin = load_with(&sandbox, &sender("https://a.example/"), "{}", &config_with(grants))
+        .await
+        .unwrap();
     let deadline = Deadline::after(std::time::Duration::from_secs(1));
     plugin.admit(&Arc::new(request()), deadline).await.unwrap();
     let remaining_millis = deadline.remaining().as_millis();
@@ -355,9 +347,7 @@ async fn a_plugin_finds_no_open_directories() {
         SCRATCH + 4
     ))
     .with_world("import wasi:filesystem/preopens@0.2.3;")
-    .with_items(
-        r#"(import "wasi:filesystem/preopens@0.2.3" "get-directories" (func $directories (param i32)))"#,
-    );
+    .with_items(r#"(import "wasi:filesystem/preopens@0.2.3" "get-directories" (func $directories (param i32)))"#);
     answer(&guest).await.unwrap();
 }
 
@@ -450,9 +440,7 @@ async fn log_lines_contain_the_plugin_and_the_request() {
         "(call $log (i32.const 2) (i32.const {TEXT}) (i32.const 5) (i32.const {}) (i32.const 9))",
         TEXT + 5
     ))
-    .with_items(
-        r#"(import "wasi:logging/logging@0.1.0-draft" "log" (func $log (param i32 i32 i32 i32 i32)))"#,
-    )
+    .with_items(r#"(import "wasi:logging/logging@0.1.0-draft" "log" (func $log (param i32 i32 i32 i32 i32)))"#)
     .with_data(TEXT, b"rulesno owners");
     let plugin = load(&guest).await;
     let request = Arc::new(request());

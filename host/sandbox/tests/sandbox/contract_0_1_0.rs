@@ -13,10 +13,7 @@ use crate::harness::{config, sandbox_with};
 
 /// The path of a compiled plugin that uses version 0.1.0 of the contract. The file `contract-0.1.0.md` in the same
 /// directory describes the plugin.
-const PLUGIN_0_1_0: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../tests/guests/contract-0.1.0.wasm"
-);
+const PLUGIN_0_1_0: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/guests/contract-0.1.0.wasm");
 
 #[derive(Debug)]
 struct UnansweredNodes;
@@ -31,8 +28,7 @@ impl ClusterReader for UnansweredNodes {
         _deadline: Deadline,
     ) -> Result<Option<String>, ClusterError> {
         assert_eq!((kind.to_string().as_str(), namespace), ("v1/Node", None));
-        let node =
-            r#"{"metadata":{"name":"far"},"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}"#;
+        let node = r#"{"metadata":{"name":"far"},"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}"#;
         Ok((name == "far").then(|| node.to_owned()))
     }
 
@@ -67,17 +63,10 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
     let inspected = sandbox.inspect(module.clone()).await.unwrap();
     assert_eq!(inspected.contract.as_deref(), Some("0.1.0"));
     assert_eq!(inspected.description.name, "edge-health");
-    let names: Vec<_> = inspected
-        .imports
-        .iter()
-        .map(|import| import.name.as_str())
-        .collect();
+    let names: Vec<_> = inspected.imports.iter().map(|import| import.name.as_str()).collect();
     assert!(names.contains(&"admittance:plugin/cluster@0.1.0"), "{names:?}");
     let wrong = r#"{"never":true}"#;
-    let refused = sandbox
-        .prepare(module.clone(), wrong, &config())
-        .await
-        .unwrap_err();
+    let refused = sandbox.prepare(module.clone(), wrong, &config()).await.unwrap_err();
     assert!(
         matches!(&refused, Error::Settings(mistakes) if mistakes.len() == 1),
         "{refused}"
@@ -87,10 +76,7 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
     assert_eq!(*prepared.configured(), ConfigurationTime::Snapshot);
     let deadline = || Deadline::after(Duration::from_secs(60));
     let plugin = sandbox.load(&prepared, &config()).unwrap();
-    let failure = plugin
-        .admit(&Arc::new(endpoints("far")), deadline())
-        .await
-        .unwrap_err();
+    let failure = plugin.admit(&Arc::new(endpoints("far")), deadline()).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::CapabilityDenied, "{failure}");
 
     let config = PluginConfig {
@@ -102,10 +88,7 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
     };
     let granted = plugin.with(&config).unwrap();
     for (node, is_patched) in [("far", true), ("gone", false)] {
-        let response = granted
-            .admit(&Arc::new(endpoints(node)), deadline())
-            .await
-            .unwrap();
+        let response = granted.admit(&Arc::new(endpoints(node)), deadline()).await.unwrap();
         let patch = match &response.verdict {
             Verdict::Allow => false,
             Verdict::Patch(_) => true,
@@ -113,9 +96,6 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
         };
         assert_eq!(patch, is_patched, "{node}: {:?}", response.verdict);
     }
-    let failure = plugin
-        .admit(&Arc::new(endpoints("far")), deadline())
-        .await
-        .unwrap_err();
+    let failure = plugin.admit(&Arc::new(endpoints("far")), deadline()).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::CapabilityDenied, "{failure}");
 }

@@ -204,9 +204,7 @@ pub(crate) enum GuestAnswer {
 impl GuestAnswer {
     fn texts(&self) -> String {
         match self {
-            Self::Patch(text) | Self::Replace(text) | Self::Error(text) | Self::Warn(text) => {
-                (*text).to_owned()
-            }
+            Self::Patch(text) | Self::Replace(text) | Self::Error(text) | Self::Warn(text) => (*text).to_owned(),
             Self::Deny { reason, message, .. } => format!("{reason}{message}"),
             Self::Huge(_) => String::new(),
         }
@@ -220,11 +218,7 @@ impl GuestAnswer {
         match self {
             Self::Patch(text) => words[1..4].copy_from_slice(&[1, texts, length(text)]),
             Self::Replace(text) => words[1..4].copy_from_slice(&[2, texts, length(text)]),
-            Self::Deny {
-                code,
-                reason,
-                message,
-            } => words[1..7].copy_from_slice(&[
+            Self::Deny { code, reason, message } => words[1..7].copy_from_slice(&[
                 3,
                 u32::from(*code),
                 texts,
@@ -237,11 +231,7 @@ impl GuestAnswer {
                 // 44`.
                 words[7..9].copy_from_slice(&[ANSWER + 44, 1]);
                 let list = [texts, length(text)];
-                return words
-                    .iter()
-                    .chain(&list)
-                    .flat_map(|word| word.to_le_bytes())
-                    .collect();
+                return words.iter().chain(&list).flat_map(|word| word.to_le_bytes()).collect();
             }
             Self::Error(text) => words[0..3].copy_from_slice(&[1, texts, length(text)]),
             Self::Huge(size) => words[1..4].copy_from_slice(&[1, 10 << 16, *size]),

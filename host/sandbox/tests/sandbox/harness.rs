@@ -55,10 +55,7 @@ impl Write for LogBuffer {
 
 pub(crate) fn log_lines() -> Vec<String> {
     let bytes = LOG.0.lock().unwrap().clone();
-    String::from_utf8_lossy(&bytes)
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
 }
 
 pub(crate) fn config() -> PluginConfig {

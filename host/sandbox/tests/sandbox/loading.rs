@@ -163,10 +163,7 @@ async fn preparations_with_different_settings_share_compiled_code() {
     );
     let module = Guest::default().with_configure(&keep).component();
     let prepare = async |settings: &str| {
-        let prepared = sandbox
-            .prepare(module.clone(), settings, &config())
-            .await
-            .unwrap();
+        let prepared = sandbox.prepare(module.clone(), settings, &config()).await.unwrap();
         assert_eq!(*prepared.configured(), ConfigurationTime::Snapshot);
         let plugin = sandbox.load(&prepared, &config()).unwrap();
         let failure = call(&plugin).await.unwrap_err();
@@ -176,28 +173,16 @@ async fn preparations_with_different_settings_share_compiled_code() {
     for settings in [r#"{"a":1}"#, r#"{"b":2}"#, r#"{"c":3}"#] {
         prepare(settings).await;
     }
-    assert_eq!(
-        sandbox.compilations(),
-        2,
-        "the module, and the code of its snapshots"
-    );
+    assert_eq!(sandbox.compilations(), 2, "the module, and the code of its snapshots");
     // These settings are shorter than the previous ones, so the heap of the guest ends at another address. A global of
     // the snapshot contains this address, so the code of this snapshot differs, and is compiled again.
     prepare("{}").await;
-    assert_eq!(
-        sandbox.compilations(),
-        3,
-        "this snapshot differs in more than data"
-    );
+    assert_eq!(sandbox.compilations(), 3, "this snapshot differs in more than data");
     drop(shared);
     prepare("{}").await;
     assert_eq!(sandbox.compilations(), 5, "nothing is kept");
     tokio::join!(prepare("{}"), prepare("[]"), prepare("77"));
-    assert_eq!(
-        sandbox.compilations(),
-        7,
-        "preparations at the same time share too"
-    );
+    assert_eq!(sandbox.compilations(), 7, "preparations at the same time share too");
 }
 
 #[tokio::test]
@@ -240,9 +225,7 @@ async fn a_memory_limit_above_the_maximum_is_refused() {
 #[test]
 fn a_preparation_can_be_cancelled_at_any_time() {
     let sandbox = sandbox_with(|config| config.configure_timeout = Duration::from_secs(3600));
-    let guest = Guest::default()
-        .with_configure("(loop $again (br $again))")
-        .component();
+    let guest = Guest::default().with_configure("(loop $again (br $again))").component();
     let has_panicked = Arc::new(AtomicBool::new(false));
     let hook = std::panic::take_hook();
     let panic_flag = has_panicked.clone();
@@ -273,17 +256,10 @@ async fn configure_is_limited_in_time_and_memory() {
     for (case, code, kind) in [
         ("loop", "(loop $again (br $again))", FailureKind::Timeout),
         ("trap", "unreachable", FailureKind::Trap),
-        (
-            "memory",
-            "(drop (memory.grow (i32.const 2000)))",
-            FailureKind::Memory,
-        ),
+        ("memory", "(drop (memory.grow (i32.const 2000)))", FailureKind::Memory),
     ] {
         let guest = Guest::default().with_configure(code);
-        let error = sandbox
-            .prepare(guest.component(), "{}", &config())
-            .await
-            .unwrap_err();
+        let error = sandbox.prepare(guest.component(), "{}", &config()).await.unwrap_err();
         let Error::Call {
             step: LoadStep::Configure,
             failure,
@@ -306,11 +282,7 @@ async fn a_plugin_that_fills_too_much_memory_in_configure_is_refused() {
     let mut policy = Policy::default();
     policy.items = format!("(func $fill {}) (start $fill)", filling(100 << 20));
     for module in [component(100 << 20), policy.module()] {
-        let error = sandbox()
-            .prepare(module, "{}", &config)
-            .await
-            .unwrap_err()
-            .to_string();
+        let error = sandbox().prepare(module, "{}", &config).await.unwrap_err().to_string();
         let parts = error
             .strip_prefix("`configure` leaves ")
             .and_then(|rest| rest.split_once(" bytes of memory"));
@@ -336,14 +308,9 @@ async fn the_start_up_code_of_a_plugin_runs_once() {
             (if (i32.load (i32.const 512)) (then unreachable))
             (i32.store (i32.const 512) (i32.const 1)))"#,
     );
-    let prepared = sandbox()
-        .prepare(guest.component(), "{}", &config())
-        .await
-        .unwrap();
+    let prepared = sandbox().prepare(guest.component(), "{}", &config()).await.unwrap();
     assert_eq!(*prepared.configured(), ConfigurationTime::Snapshot);
-    call(&sandbox().load(&prepared, &config()).unwrap())
-        .await
-        .unwrap();
+    call(&sandbox().load(&prepared, &config()).unwrap()).await.unwrap();
 }
 
 #[tokio::test]
@@ -352,17 +319,12 @@ async fn a_snapshot_is_tested_before_it_is_used() {
     // in the snapshot, `describe` returns something else than before.
     let spoils = format!("(i32.store8 (i32.const {}) (i32.const 1))", DESCRIPTION + 24);
     let guest = Guest::default().with_configure(&spoils);
-    let prepared = sandbox()
-        .prepare(guest.component(), "{}", &config())
-        .await
-        .unwrap();
+    let prepared = sandbox().prepare(guest.component(), "{}", &config()).await.unwrap();
     let ConfigurationTime::PerCall { reason } = prepared.configured() else {
         panic!("{:?}", prepared.configured())
     };
     assert!(reason.contains("differently"), "{reason}");
-    call(&sandbox().load(&prepared, &config()).unwrap())
-        .await
-        .unwrap();
+    call(&sandbox().load(&prepared, &config()).unwrap()).await.unwrap();
 }
 
 #[tokio::test]
@@ -391,16 +353,14 @@ async fn a_prepared_plugin_is_mapped_from_a_file() {
     let missing = sandbox().load(&reloaded, &config()).unwrap_err();
     assert!(missing.to_string().contains("No such file"), "{missing}");
     let other = sandbox().fingerprint().replace('-', "+");
-    let foreign =
-        Prepared::from_file(&path, &replace_bytes(&header, &sandbox().fingerprint(), &other)).unwrap();
+    let foreign = Prepared::from_file(&path, &replace_bytes(&header, &sandbox().fingerprint(), &other)).unwrap();
     let error = sandbox().load(&foreign, &config()).unwrap_err();
     assert!(error.to_string().contains(&other), "{error}");
 }
 
 #[tokio::test]
 async fn a_separate_compiler_process_produces_the_same_plugin() {
-    let sandbox =
-        sandbox_with(|config| config.compiler = Some(env!("CARGO_BIN_EXE_admittance-compiler").into()));
+    let sandbox = sandbox_with(|config| config.compiler = Some(env!("CARGO_BIN_EXE_admittance-compiler").into()));
     for in_background in [false, true] {
         if in_background {
             sandbox.prepare_in_background();
@@ -415,10 +375,7 @@ async fn a_separate_compiler_process_produces_the_same_plugin() {
             .await
             .unwrap();
         let module = wat::parse_str("(component (core module (func (result i32))))").unwrap();
-        let error = sandbox
-            .prepare(module.clone(), "{}", &config())
-            .await
-            .unwrap_err();
+        let error = sandbox.prepare(module.clone(), "{}", &config()).await.unwrap_err();
         assert_eq!(error.to_string(), refusal(&module).await);
     }
 }

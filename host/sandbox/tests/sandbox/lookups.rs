@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use admittance_admission::{
-    AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader,
-    Deadline, FailureKind, Grants, Hook, UserInfo, Verdict,
+    AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
+    FailureKind, Grants, Hook, UserInfo, Verdict,
 };
 use admittance_sandbox::{PluginConfig, Sandbox};
 use async_trait::async_trait;
@@ -85,12 +85,7 @@ fn load(address: u32) -> String {
     format!("(i32.load (i32.const {address}))")
 }
 
-async fn message(
-    sandbox: &Sandbox,
-    guest: &Guest,
-    grant: &ClusterKind,
-    user: &str,
-) -> Result<String, String> {
+async fn message(sandbox: &Sandbox, guest: &Guest, grant: &ClusterKind, user: &str) -> Result<String, String> {
     let grants = Grants {
         cluster: [grant.clone()].into(),
         ..Grants::default()
@@ -98,12 +93,7 @@ async fn message(
     message_with(sandbox, guest, grants, user).await
 }
 
-async fn message_with(
-    sandbox: &Sandbox,
-    guest: &Guest,
-    grants: Grants,
-    user: &str,
-) -> Result<String, String> {
+async fn message_with(sandbox: &Sandbox, guest: &Guest, grants: Grants, user: &str) -> Result<String, String> {
     let config = PluginConfig { grants, ..config() };
     let plugin = load_with(sandbox, guest, "{}", &config).await.unwrap();
     let mut request = request();
@@ -213,8 +203,7 @@ async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
         match (&answer, expected) {
             (Ok(_), Ok(expected)) => assert_eq!(queries, [expected]),
             (Err(error), Err(refused_read)) => {
-                let words =
-                    format!("reads {refused_read}; its chain may read only what is in the namespace shop");
+                let words = format!("reads {refused_read}; its chain may read only what is in the namespace shop");
                 assert!(error.contains(&words), "{error}");
                 assert!(queries.is_empty(), "{queries:?}");
             }

@@ -107,12 +107,7 @@ impl Policy {
             "" => String::new(),
             metadata => format!(r#"(@custom "io.kubewarden.metadata" "{}")"#, escaped(metadata)),
         };
-        let answers = [
-            (ANSWER, answer),
-            (SETTINGS, settings),
-            (VERSION, version),
-            (TEXT, text),
-        ];
+        let answers = [(ANSWER, answer), (SETTINGS, settings), (VERSION, version), (TEXT, text)];
         let data = answers.map(|(at, text)| format!(r#"(data (i32.const {at}) "{}")"#, escaped(text)));
         let say = |at: usize, text: &str| {
             format!(
@@ -168,12 +163,7 @@ impl Policy {
         self.load_with(sandbox(), "{}", &config()).await
     }
 
-    async fn load_with(
-        &self,
-        sandbox: &Sandbox,
-        settings: &str,
-        config: &PluginConfig,
-    ) -> Result<Plugin, Error> {
+    async fn load_with(&self, sandbox: &Sandbox, settings: &str, config: &PluginConfig) -> Result<Plugin, Error> {
         load_module(sandbox, self.module(), settings, config).await
     }
 

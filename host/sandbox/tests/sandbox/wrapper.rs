@@ -1,8 +1,8 @@
 //! Tests of components inside another component, as JavaScript toolchains produce.
 
 use wasm_encoder::{
-    Alias, Component, ComponentAliasSection, ComponentExportKind, ComponentExportSection,
-    ComponentInstanceSection, RawSection,
+    Alias, Component, ComponentAliasSection, ComponentExportKind, ComponentExportSection, ComponentInstanceSection,
+    RawSection,
 };
 use wasmparser::{ComponentAlias, ComponentExternalKind, Parser, Payload};
 
@@ -66,11 +66,7 @@ pub(crate) fn wrapped(inner: &[u8], times: usize) -> Vec<u8> {
                 }
             }
             Payload::ComponentExportSection(section) => {
-                names.extend(
-                    section
-                        .into_iter()
-                        .map(|export| export.unwrap().name.name.to_owned()),
-                );
+                names.extend(section.into_iter().map(|export| export.unwrap().name.name.to_owned()));
             }
             _ => {}
         }

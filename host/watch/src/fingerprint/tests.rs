@@ -96,12 +96,8 @@ fn a_file_that_was_just_written_is_read_each_time() {
 fn files_with_other_extensions_are_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
-    let read_fingerprint = || {
-        Fingerprint::read_extensions(
-            [directory.path().to_owned(), path("named.log")],
-            &["yaml", "json"],
-        )
-    };
+    let read_fingerprint =
+        || Fingerprint::read_extensions([directory.path().to_owned(), path("named.log")], &["yaml", "json"]);
     let mut previous = read_fingerprint();
     for (name, expected) in [
         ("a.yaml", true),

@@ -59,8 +59,7 @@ async fn a_review_is_sent_as_kube_apiserver_sends_it() {
     pod_exec.subresource = Some("exec".into());
     pod_exec.name = "p1".into();
     pod_exec.namespace = Some("scen".into());
-    pod_exec.object =
-        Object::from_value(json!({"kind": "PodExecOptions", "apiVersion": "v1", "command": ["ls"]}));
+    pod_exec.object = Object::from_value(json!({"kind": "PodExecOptions", "apiVersion": "v1", "command": ["ls"]}));
 
     let mut role_delete = Request::new(
         Operation::Delete,
@@ -212,7 +211,8 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
     use ExpectedVerdict::{Allow, Deny, Invalid, Patch};
     // This is `[{"op":"add","path":"/x","value":1}]` in base64.
     const ADD: &str = "W3sib3AiOiJhZGQiLCJwYXRoIjoiL3giLCJ2YWx1ZSI6MX1d";
-    let v1 = |response: Value| json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+    let v1 =
+        |response: Value| json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
     let beta = |response: Value| json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "response": response});
     let status = |status: Value| v1(json!({"uid": "UID", "allowed": false, "status": status}));
     let rows: Vec<(&str, ReviewVersion, Value, ExpectedVerdict)> = vec![
@@ -236,12 +236,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}),
             Invalid("`response` is absent"),
         ),
-        (
-            "response null",
-            V1,
-            v1(json!(null)),
-            Invalid("`response` is absent"),
-        ),
+        ("response null", V1, v1(json!(null)), Invalid("`response` is absent")),
         (
             "response a list",
             V1,
@@ -371,12 +366,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             v1(json!({"uid": "UID", "allowed": false})),
             Deny(400, "", EMPTY),
         ),
-        (
-            "allowed missing",
-            V1,
-            v1(json!({"uid": "UID"})),
-            Deny(400, "", EMPTY),
-        ),
+        ("allowed missing", V1, v1(json!({"uid": "UID"})), Deny(400, "", EMPTY)),
         (
             "allowed null",
             V1,
@@ -474,12 +464,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             v1(json!({"uid": "UID", "allowed": true})),
             Invalid("admission.k8s.io/v1beta1"),
         ),
-        (
-            "beta: no response",
-            V1Beta1,
-            json!({}),
-            Invalid("`response` is absent"),
-        ),
+        ("beta: no response", V1Beta1, json!({}), Invalid("`response` is absent")),
         (
             "beta: patch without patchType",
             V1Beta1,
@@ -512,8 +497,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
         (
             "ours: YAML",
             200,
-            "apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nresponse: { uid: UID, allowed: true }\n"
-                .into(),
+            "apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nresponse: { uid: UID, allowed: true }\n".into(),
             Invalid("not JSON"),
         ),
         ("byte order mark", 200, format!("\u{feff}{allowed}"), Allow),
@@ -587,14 +571,13 @@ async fn a_call_is_retried_after_the_time_in_retry_after() {
             always(move || {
                 if count.fetch_add(1, Ordering::SeqCst) == 2 {
                     let allowed = json!({"uid": uid, "allowed": true});
-                    let reply = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": allowed});
+                    let reply =
+                        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": allowed});
                     return answer(200, reply.to_string());
                 }
                 let mut reply = answer(status, "busy");
                 if let Some(value) = retry_after {
-                    reply
-                        .headers_mut()
-                        .insert(header::RETRY_AFTER, value.parse().unwrap());
+                    reply.headers_mut().insert(header::RETRY_AFTER, value.parse().unwrap());
                 }
                 reply
             }),
@@ -602,11 +585,7 @@ async fn a_call_is_retried_after_the_time_in_retry_after() {
         let answer = webhook
             .admit(&Arc::new(request), Deadline::after(Duration::from_secs(60)))
             .await;
-        assert_eq!(
-            request_count.load(Ordering::SeqCst),
-            calls,
-            "{status} {retry_after:?}"
-        );
+        assert_eq!(request_count.load(Ordering::SeqCst), calls, "{status} {retry_after:?}");
         match answer {
             Ok(_) => assert_eq!(calls, 3),
             Err(failure) => assert_eq!((failure.kind, calls), (FailureKind::BadStatus, 1), "{failure}"),
@@ -623,9 +602,7 @@ async fn a_call_is_retried_after_the_time_in_retry_after() {
         always(move || {
             count.fetch_add(1, Ordering::SeqCst);
             let mut reply = answer(503, "busy");
-            reply
-                .headers_mut()
-                .insert(header::RETRY_AFTER, "0".parse().unwrap());
+            reply.headers_mut().insert(header::RETRY_AFTER, "0".parse().unwrap());
             reply
         }),
     );
@@ -653,7 +630,8 @@ async fn an_answer_may_have_any_content_type_but_no_encoding() {
             review(V1),
             always(move || {
                 let allowed = json!({"uid": uid, "allowed": true});
-                let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": allowed});
+                let review =
+                    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": allowed});
                 let mut reply = answer(200, review.to_string());
                 reply.headers_mut().insert(key.clone(), text.parse().unwrap());
                 reply

@@ -28,10 +28,7 @@ async fn a_resource_is_sent_as_bcs_sends_it() {
         sent_request.headers[header::USER_AGENT],
         concat!("admittance/", env!("CARGO_PKG_VERSION"))
     );
-    assert_eq!(
-        sent_request.headers[header::CONTENT_LENGTH],
-        text.len().to_string()
-    );
+    assert_eq!(sent_request.headers[header::CONTENT_LENGTH], text.len().to_string());
     assert!(!sent_request.headers.contains_key(header::ACCEPT_ENCODING));
     assert_eq!(sent_request.body, text);
     match response.verdict {
@@ -49,30 +46,10 @@ async fn an_answer_has_the_same_effect_as_in_the_bcs_driver() {
     for (case, status, body, expected) in [
         ("changed object", 200, CHANGED, Ok(CHANGED)),
         ("safe: empty", 200, "", Err((InvalidResponse, "empty body"))),
-        (
-            "safe: white space",
-            200,
-            " \n",
-            Err((InvalidResponse, "empty body")),
-        ),
-        (
-            "safe: null",
-            200,
-            "null",
-            Err((InvalidResponse, "not a JSON object")),
-        ),
-        (
-            "safe: array",
-            200,
-            "[]",
-            Err((InvalidResponse, "not a JSON object")),
-        ),
-        (
-            "safe: text",
-            200,
-            "OK",
-            Err((InvalidResponse, "not a JSON object")),
-        ),
+        ("safe: white space", 200, " \n", Err((InvalidResponse, "empty body"))),
+        ("safe: null", 200, "null", Err((InvalidResponse, "not a JSON object"))),
+        ("safe: array", 200, "[]", Err((InvalidResponse, "not a JSON object"))),
+        ("safe: text", 200, "OK", Err((InvalidResponse, "not a JSON object"))),
         (
             "safe: cut off",
             200,
@@ -103,10 +80,7 @@ async fn an_answer_has_the_same_effect_as_in_the_bcs_driver() {
             (Err(failure), Err((kind, part))) => {
                 assert_eq!(failure.kind, kind, "{case}: {failure}");
                 assert!(failure.message.contains(part), "{case}: {failure}");
-                assert!(
-                    failure.message.contains("https://hook.ns/admit"),
-                    "{case}: {failure}"
-                );
+                assert!(failure.message.contains("https://hook.ns/admit"), "{case}: {failure}");
             }
             (answer, _) => panic!("{case}: {answer:?}"),
         }

@@ -41,10 +41,7 @@ impl WebhookAuthority {
 
     pub(crate) fn server_with(&self, params: CertificateParams) -> ServerConfig {
         let (chain, key) = self.sign(params);
-        builder()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap()
+        builder().with_no_client_auth().with_single_cert(chain, key).unwrap()
     }
 
     /// Returns the configuration of a server that requires a client certificate from this CA.

@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Decision, Evaluation, EvaluationSources, FailureKind, NoAuthorizer, Protocol,
-    RefusalCause, RequestRefusal, ServiceNaming, Stage, StaticNamespaces,
+    Chain, Deadline, Decision, Evaluation, EvaluationSources, FailureKind, NoAuthorizer, Protocol, RefusalCause,
+    RequestRefusal, ServiceNaming, Stage, StaticNamespaces,
 };
 use admittance_webhook::{AddressOverrides, Webhook, WebhookClients, WebhookConfig};
 use http::Version;
@@ -18,11 +18,7 @@ use crate::{
 
 const BOTH: [Version; 2] = [Version::HTTP_2, Version::HTTP_11];
 
-fn start(
-    version: Version,
-    authority: &WebhookAuthority,
-    handler: crate::server::AnswerHandler,
-) -> TestWebhook {
+fn start(version: Version, authority: &WebhookAuthority, handler: crate::server::AnswerHandler) -> TestWebhook {
     let tls = authority.server(&[BCS_HOST]);
     match version {
         Version::HTTP_2 => TestWebhook::start(tls, handler),
@@ -54,10 +50,7 @@ async fn connections_to_a_webhook_server_are_reused() {
         // Webhooks share connections only if they trust the same CAs. The webhook `wider` trusts one more CA than the
         // webhooks above, so it opens its own connection.
         let wider = WebhookConfig {
-            ca_bundle: Some(vec![
-                authority.certificate(),
-                WebhookAuthority::new().certificate(),
-            ]),
+            ca_bundle: Some(vec![authority.certificate(), WebhookAuthority::new().certificate()]),
             ..config(Protocol::BcsResource, &authority)
         };
         let wider = Webhook::new(wider, &clients).unwrap();
@@ -71,9 +64,7 @@ async fn a_closed_connection_is_replaced() {
     let authority = WebhookAuthority::new();
     let handler = always(|| {
         let mut answer = answer(200, "{}");
-        answer
-            .headers_mut()
-            .insert("connection", "close".parse().unwrap());
+        answer.headers_mut().insert("connection", "close".parse().unwrap());
         answer
     });
     let server = start(Version::HTTP_11, &authority, handler);
@@ -260,11 +251,7 @@ async fn truncated_answers_of_webhooks_are_failures() {
             b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{}",
             FailureKind::Unreachable,
         ),
-        (
-            "no HTTP",
-            b"SSH-2.0-OpenSSH\r\n\r\n",
-            FailureKind::InvalidResponse,
-        ),
+        ("no HTTP", b"SSH-2.0-OpenSSH\r\n\r\n", FailureKind::InvalidResponse),
         (
             "informational responses without end",
             &informational,

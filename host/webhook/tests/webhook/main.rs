@@ -15,8 +15,8 @@ mod tls;
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Deadline, Failure, GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Protocol, Request,
-    Response, ReviewVersion, ServiceNaming, Verdict, WebhookTarget,
+    Deadline, Failure, GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Protocol, Request, Response,
+    ReviewVersion, ServiceNaming, Verdict, WebhookTarget,
 };
 use admittance_webhook::{AddressOverrides, Webhook, WebhookClients, WebhookConfig};
 use certificates::WebhookAuthority;
@@ -74,17 +74,13 @@ fn application() -> Request {
         resource: "applications".into(),
         ..GroupVersionResource::default()
     };
-    Request::new(Operation::Create, kind, resource).with_object(
-        Object::parse(r#"{"kind":"application","metadata":{"name":"a","namespace":"ns"}}"#).unwrap(),
-    )
+    Request::new(Operation::Create, kind, resource)
+        .with_object(Object::parse(r#"{"kind":"application","metadata":{"name":"a","namespace":"ns"}}"#).unwrap())
 }
 
 async fn call(webhook: &Webhook, request: &Request) -> Result<Response, Failure> {
     webhook
-        .admit(
-            &Arc::new(request.clone()),
-            Deadline::after(Duration::from_secs(30)),
-        )
+        .admit(&Arc::new(request.clone()), Deadline::after(Duration::from_secs(30)))
         .await
 }
 

@@ -128,8 +128,7 @@ async fn short_rsa_keys_are_accepted_if_configured() {
     let (authority, server) = WebhookAuthority::short();
     let server = TestWebhook::start(server, echo());
     let address = server.address.to_string();
-    let lenient =
-        WebhookClients::accepting_short_keys(AddressOverrides::parse([(BCS_HOST, address)]).unwrap());
+    let lenient = WebhookClients::accepting_short_keys(AddressOverrides::parse([(BCS_HOST, address)]).unwrap());
     let trusting = |authority| WebhookConfig {
         ca_bundle: Some(vec![authority]),
         ..WebhookConfig::new(Protocol::BcsResource, service_target(ServiceNaming::Bcs, "/"))
@@ -266,18 +265,13 @@ async fn only_bcs_urls_may_use_plain_http() {
 async fn a_url_without_a_bundle_trusts_only_the_system_cas() {
     let authority = WebhookAuthority::new();
     let server = TestWebhook::start(authority.server(&["localhost"]), echo());
-    let url = format!("https://localhost:{}/", server.address.port())
-        .parse()
-        .unwrap();
+    let url = format!("https://localhost:{}/", server.address.port()).parse().unwrap();
     let mut config = WebhookConfig::new(Protocol::BcsResource, WebhookTarget::Url(url));
     match Webhook::new(config.clone(), &WebhookClients::default()) {
         Ok(webhook) => {
             let failure = call(&webhook, &application()).await.unwrap_err();
             assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
-            assert!(
-                failure.message.contains("not signed by a trusted CA"),
-                "{failure}"
-            );
+            assert!(failure.message.contains("not signed by a trusted CA"), "{failure}");
         }
         // The operating system may have no CAs, for instance in a minimal container.
         Err(error) => assert!(matches!(error, Error::SystemRoots { .. }), "{error}"),

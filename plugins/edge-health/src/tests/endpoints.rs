@@ -102,10 +102,7 @@ fn endpoints_without_addresses_or_nodes_are_unchanged() {
         ("null for subsets", Value::Null),
         ("no subsets", json!([])),
         ("nothing in a subset", json!([null, {}])),
-        (
-            "null for both",
-            json!([{"addresses": null, "notReadyAddresses": null}]),
-        ),
+        ("null for both", json!([{"addresses": null, "notReadyAddresses": null}])),
         (
             "none that waits",
             json!([{"addresses": [address("10.0.0.1", "lost")], "notReadyAddresses": []}]),
@@ -144,9 +141,7 @@ fn the_setting_always_reachable_applies_to_all_unknown_nodes() {
     let object = endpoints(json!([{"notReadyAddresses": waiting}]));
     let outcome = judged(&json!({"alwaysReachable": true}), testing::create(object));
     let names = |list: &str| -> Vec<&str> {
-        let addresses = outcome
-            .at(&format!("/subsets/0/{list}"))
-            .and_then(Value::as_array);
+        let addresses = outcome.at(&format!("/subsets/0/{list}")).and_then(Value::as_array);
         addresses
             .into_iter()
             .flatten()

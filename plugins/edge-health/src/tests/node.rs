@@ -24,14 +24,7 @@ fn the_taint_of_a_disconnected_healthy_node_is_removed() {
     // (case, status of the condition `Ready`, annotations, taints, alwaysReachable, expected taints)
     let table = [
         ("cut off", "Unknown", none(), only(), false, None),
-        (
-            "other annotations",
-            "Unknown",
-            json!({"a": "b"}),
-            only(),
-            false,
-            None,
-        ),
+        ("other annotations", "Unknown", json!({"a": "b"}), only(), false, None),
         ("ready", "True", none(), only(), false, Some(only())),
         (
             "not ready, as it says itself",
@@ -74,14 +67,7 @@ fn the_taint_of_a_disconnected_healthy_node_is_removed() {
             false,
             None,
         ),
-        (
-            "marked, and always reachable",
-            "Unknown",
-            marked(),
-            only(),
-            true,
-            None,
-        ),
+        ("marked, and always reachable", "Unknown", marked(), only(), true, None),
         (
             "not marked, and always reachable",
             "Unknown",
@@ -112,10 +98,7 @@ fn the_taint_of_a_disconnected_healthy_node_is_removed() {
             none(),
             json!([schedule(), taint("node.kubernetes.io/not-ready", "NoExecute")]),
             false,
-            Some(json!([
-                schedule(),
-                taint("node.kubernetes.io/not-ready", "NoExecute")
-            ])),
+            Some(json!([schedule(), taint("node.kubernetes.io/not-ready", "NoExecute")])),
         ),
         (
             "all of several",
@@ -180,11 +163,7 @@ fn only_an_update_of_a_node_itself_removes_taints() {
         ("an UPDATE", testing::update(&node, &node), true),
         ("a CREATE", testing::create(&node), false),
         ("a DELETE", testing::delete(&node), false),
-        (
-            "its status",
-            testing::update(&node, &node).subresource("status"),
-            false,
-        ),
+        ("its status", testing::update(&node, &node).subresource("status"), false),
     ];
     let plugin = plugin(&json!({}));
     for (name, request, expected) in table {
@@ -197,10 +176,7 @@ fn only_an_update_of_a_node_itself_removes_taints() {
 fn the_patch_changes_only_the_taints() {
     let evict = || taint(TAINT, "NoExecute");
     let table = [
-        (
-            json!([evict()]),
-            json!([{"op": "remove", "path": "/spec/taints"}]),
-        ),
+        (json!([evict()]), json!([{"op": "remove", "path": "/spec/taints"}])),
         (
             json!([evict(), taint("a", "NoSchedule"), evict()]),
             json!([{"op": "remove", "path": "/spec/taints/2"}, {"op": "remove", "path": "/spec/taints/0"}]),

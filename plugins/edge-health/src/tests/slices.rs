@@ -7,8 +7,7 @@ fn slice(version: &str, endpoints: Value) -> Value {
 
 #[test]
 fn endpoints_of_disconnected_healthy_nodes_become_ready() {
-    let endpoint =
-        |conditions: Value| json!({"addresses": ["10.0.0.1"], "nodeName": "lost", "conditions": conditions});
+    let endpoint = |conditions: Value| json!({"addresses": ["10.0.0.1"], "nodeName": "lost", "conditions": conditions});
     let table = [
         ("not ready", json!({"ready": false}), json!({"ready": true})),
         (
@@ -38,11 +37,7 @@ fn endpoints_of_disconnected_healthy_nodes_become_ready() {
         ),
         ("ready", json!({"ready": true}), json!({"ready": true})),
         ("unknown, which is ready", json!({}), json!({})),
-        (
-            "null, which is ready",
-            json!({"ready": null}),
-            json!({"ready": null}),
-        ),
+        ("null, which is ready", json!({"ready": null}), json!({"ready": null})),
         ("no conditions", Value::Null, Value::Null),
     ];
     for version in ["v1", "v1beta1"] {
@@ -77,13 +72,7 @@ fn the_node_of_an_endpoint_is_read_from_the_field_of_its_api_version() {
             false,
             false,
         ),
-        (
-            "null in the topology",
-            &usual,
-            hostname(Value::Null),
-            false,
-            false,
-        ),
+        ("null in the topology", &usual, hostname(Value::Null), false, false),
         ("no node", &usual, json!({"targetRef": null}), false, false),
         (
             "a node that is marked",

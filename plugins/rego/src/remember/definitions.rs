@@ -51,10 +51,7 @@ impl PureFunctions {
         let mut has_with = false;
         for module in modules {
             walk::queries(module, &mut |query| {
-                has_with |= query
-                    .stmts
-                    .iter()
-                    .any(|statement| !statement.with_mods.is_empty());
+                has_with |= query.stmts.iter().any(|statement| !statement.with_mods.is_empty());
             });
         }
         if has_with {
@@ -88,12 +85,8 @@ impl PureFunctions {
 
     fn close(&mut self) {
         loop {
-            let calls_only_pure = |definition: &PureFunction| {
-                definition
-                    .calls
-                    .iter()
-                    .all(|path| self.functions.contains_key(path))
-            };
+            let calls_only_pure =
+                |definition: &PureFunction| definition.calls.iter().all(|path| self.functions.contains_key(path));
             let impure_paths: Vec<String> = self
                 .functions
                 .iter()
@@ -107,10 +100,7 @@ impl PureFunctions {
         }
         loop {
             let reads = |path: &String| self.functions.get(path).is_some_and(|called| called.reads_input);
-            let input_free = self
-                .functions
-                .iter()
-                .filter(|(_, definition)| !definition.reads_input);
+            let input_free = self.functions.iter().filter(|(_, definition)| !definition.reads_input);
             let reading_paths: Vec<String> = input_free
                 .filter(|(_, definition)| definition.calls.iter().any(reads))
                 .map(|(path, _)| path.clone())
@@ -207,12 +197,7 @@ impl RulePaths {
 
     /// Returns the path and the definition of the function that a rule defines. The definition is `None` if the results
     /// of the function must not be cached.
-    fn function(
-        &self,
-        rule: &Rule,
-        module: usize,
-        scope: &ModuleScope,
-    ) -> Option<(String, Option<PureFunction>)> {
+    fn function(&self, rule: &Rule, module: usize, scope: &ModuleScope) -> Option<(String, Option<PureFunction>)> {
         let (refr, args, bodies) = match rule {
             Rule::Spec {
                 head: RuleHead::Func { refr, args, .. },

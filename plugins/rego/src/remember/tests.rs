@@ -19,9 +19,7 @@ fn evaluated(engine: &mut Engine, remembered: &RememberedFunctions, input: &str)
     let input = Value::from_json_str(input).expect("it is JSON");
     remembered.begin(&input);
     engine.set_input(input);
-    let value = engine
-        .eval_rule("data.a.v".to_owned())
-        .expect("it can be evaluated");
+    let value = engine.eval_rule("data.a.v".to_owned()).expect("it can be evaluated");
     format::value_text(&value)
 }
 
@@ -53,16 +51,8 @@ fn cached_results_equal_the_results_of_the_functions() {
             r#"{false, true, 1, 2, 3, 4, 5, {"set": "set"}}"#,
             6,
         ),
-        (
-            r#"{"list": [4], "more": "m"}"#,
-            r#"{false, 4, {"set": "set"}}"#,
-            2,
-        ),
-        (
-            r#"{"list": [4], "more": false}"#,
-            r#"{true, 4, {"set": "set"}}"#,
-            2,
-        ),
+        (r#"{"list": [4], "more": "m"}"#, r#"{false, 4, {"set": "set"}}"#, 2),
+        (r#"{"list": [4], "more": false}"#, r#"{true, 4, {"set": "set"}}"#, 2),
         (r#"{"list": []}"#, r#"{{"set": "set"}}"#, 1),
     ] {
         let mut plain = source::engine(true);
@@ -72,9 +62,7 @@ fn cached_results_equal_the_results_of_the_functions() {
                 .expect("it is right");
         }
         plain.set_input(Value::from_json_str(input).expect("it is JSON"));
-        let direct = plain
-            .eval_rule("data.a.v".to_owned())
-            .expect("it can be evaluated");
+        let direct = plain.eval_rule("data.a.v".to_owned()).expect("it can be evaluated");
         assert_eq!(format::value_text(&direct), expected, "{input}");
         for _ in 0..2 {
             assert_eq!(evaluated(&mut engine, &remembered, input), expected, "{input}");
@@ -106,9 +94,7 @@ fn an_error_in_a_function_names_its_line() {
     let (mut engine, remembered) = remembered(&[&text]).expect("it is worthwhile");
     remembered.begin(&Value::new_object());
     engine.set_input(Value::new_object());
-    let error = engine
-        .eval_rule("data.a.v".to_owned())
-        .expect_err("the results differ");
+    let error = engine.eval_rule("data.a.v".to_owned()).expect_err("the results differ");
     let error = crate::policy::readable(&error.to_string());
     assert!(error.starts_with("line "), "{error}");
 }

@@ -110,21 +110,13 @@ struct WrittenTransfer {
 }
 
 #[derive(Deserialize)]
-#[serde(
-    crate = "admittance_sdk::serde",
-    rename_all = "camelCase",
-    deny_unknown_fields
-)]
+#[serde(crate = "admittance_sdk::serde", rename_all = "camelCase", deny_unknown_fields)]
 struct NameFrom {
     field_ref: FieldRef,
 }
 
 #[derive(Deserialize)]
-#[serde(
-    crate = "admittance_sdk::serde",
-    rename_all = "camelCase",
-    deny_unknown_fields
-)]
+#[serde(crate = "admittance_sdk::serde", rename_all = "camelCase", deny_unknown_fields)]
 struct FieldRef {
     #[serde(default)]
     api_version: String,
@@ -227,12 +219,10 @@ impl<'a> ContainerReader<'a> {
             .remove("resourcesPolicy")
             .is_some_and(|policy| !policy.is_null())
         {
-            let message =
-                "resources that are computed from those of the Pod need OpenKruise; write `resources`";
+            let message = "resources that are computed from those of the Pod need OpenKruise; write `resources`";
             self.errors.push(pointer![at; "resourcesPolicy"], message);
         }
-        let written_transfers: Option<Vec<WrittenTransfer>> =
-            part(&mut container, "transferEnv", at, self.errors);
+        let written_transfers: Option<Vec<WrittenTransfer>> = part(&mut container, "transferEnv", at, self.errors);
         let mut transfers = Vec::new();
         for (number, written_transfer) in written_transfers.into_iter().flatten().enumerate() {
             match transfer(written_transfer) {
@@ -243,8 +233,7 @@ impl<'a> ContainerReader<'a> {
         self.check_lists(&container, at);
         let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
         if name.is_empty() {
-            self.errors
-                .push(at, "the container has no name; give it a `name`");
+            self.errors.push(at, "the container has no name; give it a `name`");
             return None;
         }
         if !self.container_names.insert(name.to_owned()) {
@@ -268,8 +257,7 @@ impl<'a> ContainerReader<'a> {
     fn check_lists(&mut self, container: &Map<String, Value>, at: &Pointer) {
         for key in ["env", "volumeMounts", "volumeDevices"] {
             if !matches!(container.get(key), None | Some(Value::Null | Value::Array(_))) {
-                self.errors
-                    .push(pointer![at; key], format!("`{key}` must be a list"));
+                self.errors.push(pointer![at; key], format!("`{key}` must be a list"));
             }
         }
         for key in ["volumeMounts", "volumeDevices"] {

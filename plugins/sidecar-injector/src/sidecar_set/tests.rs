@@ -14,9 +14,7 @@ fn injected(sets: &[Value], object: Value) -> Value {
 fn run(set: &Value, object: &Value) -> Outcome {
     let settings = json!({ "sidecarSet": set });
     let plugin = testing::configure::<SidecarInjector>(&settings).expect("the settings are right");
-    testing::create(object)
-        .admit(&plugin)
-        .expect("there is a verdict")
+    testing::create(object).admit(&plugin).expect("there is a verdict")
 }
 
 fn names(object: &Value, list: &str) -> Vec<String> {
@@ -209,8 +207,7 @@ fn annotations_are_added_to_the_pod_according_to_their_patch_policy() {
     let after = injected(std::slice::from_ref(&set), pod("{\"y\":2,\"gone\":3}"));
     let mut annotations = after["metadata"]["annotations"].clone();
     let merged_text = annotations["oom"].take();
-    let merged_object: Value =
-        admittance_sdk::serde_json::from_str(merged_text.as_str().expect("a text")).unwrap();
+    let merged_object: Value = admittance_sdk::serde_json::from_str(merged_text.as_str().expect("a text")).unwrap();
     assert_eq!(merged_object, json!({"x": 1, "y": 2}));
     assert_eq!(
         annotations,
@@ -218,10 +215,7 @@ fn annotations_are_added_to_the_pod_according_to_their_patch_policy() {
                "kruise.io/sidecarset-injected-list": "a,b"})
     );
     let plugin = testing::configure::<SidecarInjector>(json!({ "sidecarSet": set })).unwrap();
-    let error = testing::create(pod("no JSON"))
-        .admit(&plugin)
-        .unwrap_err()
-        .to_string();
+    let error = testing::create(pod("no JSON")).admit(&plugin).unwrap_err().to_string();
     assert!(error.contains("the annotation oom cannot be changed"), "{error}");
 }
 
@@ -230,8 +224,7 @@ fn a_sidecar_set_changes_only_created_pods() {
     let settings = json!({"sidecarSet": {"name": "a", "containers": [{"name": "x"}]}});
     let plugin = testing::configure::<SidecarInjector>(&settings).unwrap();
     let pod = json!({"kind": "Pod", "spec": {"containers": [{"name": "web"}]}});
-    let job =
-        json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {"containers": []}}}});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {"containers": []}}}});
     for request in [
         testing::update(&pod, &pod),
         testing::delete(&pod),
@@ -345,8 +338,5 @@ fn every_mistake_is_reported_with_its_path() {
     }
     let settings = json!({"sidecarSet": {"name": "a", "containers": [{"name": "x"}]}, "labels": {"a": "b"}});
     let errors = testing::configure::<SidecarInjector>(&settings).unwrap_err();
-    assert!(
-        errors.to_string().contains("remove the other settings"),
-        "{errors}"
-    );
+    assert!(errors.to_string().contains("remove the other settings"), "{errors}");
 }

@@ -77,15 +77,8 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             let list = after["spec"][list].as_array().cloned().unwrap_or_default();
             assert_eq!(list, expected, "{name}");
         }
-        assert_eq!(
-            after["metadata"]["annotations"][MORVEN_STATUS], "injected",
-            "{name}"
-        );
-        assert_eq!(
-            run(&settings, testing::create(&after)).patch(),
-            None,
-            "{name}: once"
-        );
+        assert_eq!(after["metadata"]["annotations"][MORVEN_STATUS], "injected", "{name}");
+        assert_eq!(run(&settings, testing::create(&after)).patch(), None, "{name}: once");
     }
 }
 
@@ -115,11 +108,7 @@ fn missing_image_pull_secrets_are_added() {
         object["spec"] = with(object["spec"].clone(), &spec);
         let after = injected(&settings, object);
         assert_eq!(after["spec"]["imagePullSecrets"], expected, "{name}");
-        assert_eq!(
-            run(&settings, testing::create(&after)).patch(),
-            None,
-            "{name}: once"
-        );
+        assert_eq!(run(&settings, testing::create(&after)).patch(), None, "{name}: once");
     }
     let wrong = json!({"imagePullSecrets": [{"name": "a"}, {"name": "a"}, {}]});
     let errors = testing::configure::<SidecarInjector>(wrong).expect_err("they are wrong");
@@ -194,10 +183,7 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
         .zip(expected)
         {
             let outcome = run(&with(sidecarconfig(), more), testing::create(&pod));
-            let containers = outcome
-                .at("/spec/containers")
-                .and_then(Value::as_array)
-                .map(Vec::len);
+            let containers = outcome.at("/spec/containers").and_then(Value::as_array).map(Vec::len);
             let count = if expected { 2 } else { 1 };
             assert_eq!(containers, Some(count), "{more} {annotations}");
         }
@@ -243,11 +229,7 @@ fn system_namespaces_are_not_injected() {
     for (namespace, more, annotations, expected) in table {
         let pod = in_namespace(pod(annotations.clone()), namespace);
         let outcome = run(&with(sidecarconfig(), more), testing::create(&pod));
-        assert_eq!(
-            outcome.patch().is_some(),
-            expected,
-            "{namespace} {more} {annotations}"
-        );
+        assert_eq!(outcome.patch().is_some(), expected, "{namespace} {more} {annotations}");
     }
 }
 
@@ -321,12 +303,7 @@ fn an_injection_keeps_the_other_annotations() {
     for (name, settings, metadata, expected) in table {
         let mut object = pod(json!({}));
         object["metadata"] = metadata;
-        for volumes in [
-            None,
-            Some(json!(null)),
-            Some(json!([])),
-            Some(json!([{"name": "v"}])),
-        ] {
+        for volumes in [None, Some(json!(null)), Some(json!([])), Some(json!([{"name": "v"}]))] {
             if let Some(volumes) = volumes {
                 object["spec"]["volumes"] = volumes;
             }
@@ -335,11 +312,7 @@ fn an_injection_keeps_the_other_annotations() {
             let mut volumes = object["spec"]["volumes"].as_array().cloned().unwrap_or_default();
             volumes.extend(settings["volumes"].as_array().cloned().unwrap_or_default());
             assert_eq!(after["spec"]["volumes"], Value::Array(volumes), "{name}");
-            assert_eq!(
-                run(settings, testing::create(&after)).patch(),
-                None,
-                "{name}: once"
-            );
+            assert_eq!(run(settings, testing::create(&after)).patch(), None, "{name}: once");
         }
     }
 }
@@ -352,14 +325,8 @@ fn pods_of_an_injected_workload_are_not_injected_again() {
         let settings = with(sidecarconfig(), &more);
         let after = injected(&settings, deployment.clone());
         let template = &after["spec"]["template"];
-        assert_eq!(
-            template["metadata"]["annotations"][MORVEN_STATUS], "injected",
-            "{more}"
-        );
-        assert_eq!(
-            template["spec"]["containers"][0]["name"], "sidecar-nginx",
-            "{more}"
-        );
+        assert_eq!(template["metadata"]["annotations"][MORVEN_STATUS], "injected", "{more}");
+        assert_eq!(template["spec"]["containers"][0]["name"], "sidecar-nginx", "{more}");
         let of_it = with(json!({"apiVersion": "v1", "kind": "Pod"}), template);
         assert_eq!(run(&settings, testing::create(of_it)).patch(), None, "{more}");
     }
@@ -369,7 +336,8 @@ fn pods_of_an_injected_workload_are_not_injected_again() {
 fn annotation_names_in_the_settings_take_precedence() {
     let renamed = json!({"annotation": ASK, "statusAnnotation": MORVEN_STATUS});
     let added = json!({"annotations": {MORVEN_STATUS: "injected"}});
-    let other = json!({"convention": "kubeSidecarInjector", "annotation": "x.io/inject", "statusAnnotation": "x.io/status"});
+    let other =
+        json!({"convention": "kubeSidecarInjector", "annotation": "x.io/inject", "statusAnnotation": "x.io/status"});
     // (settings, annotations before, expected annotations after or `None` if nothing is injected)
     let table = [
         (
@@ -392,11 +360,7 @@ fn annotation_names_in_the_settings_take_precedence() {
             json!({"x.io/inject": "y"}),
             Some(json!({"x.io/inject": "y", "x.io/status": "injected"})),
         ),
-        (
-            &other,
-            json!({"x.io/inject": "y", "x.io/status": "injected"}),
-            None,
-        ),
+        (&other, json!({"x.io/inject": "y", "x.io/status": "injected"}), None),
         (
             &other,
             json!({ASK: "no"}),
@@ -407,16 +371,12 @@ fn annotation_names_in_the_settings_take_precedence() {
         let outcome = run(&with(sidecarconfig(), more), testing::create(pod(before.clone())));
         assert_eq!(outcome.patch().is_some(), after.is_some(), "{more} {before}");
         if after.is_some() {
-            assert_eq!(
-                outcome.at("/metadata/annotations"),
-                after.as_ref(),
-                "{more} {before}"
-            );
+            assert_eq!(outcome.at("/metadata/annotations"), after.as_ref(), "{more} {before}");
         }
     }
-    let clash = json!({"convention": "kubeSidecarInjector", "annotation": MORVEN_STATUS, "annotations": {MORVEN_STATUS: "x"}});
-    let errors =
-        testing::configure::<SidecarInjector>(with(sidecarconfig(), &clash)).expect_err("they are wrong");
+    let clash =
+        json!({"convention": "kubeSidecarInjector", "annotation": MORVEN_STATUS, "annotations": {MORVEN_STATUS: "x"}});
+    let errors = testing::configure::<SidecarInjector>(with(sidecarconfig(), &clash)).expect_err("they are wrong");
     assert_eq!(errors.len(), 3, "{errors}");
 }
 

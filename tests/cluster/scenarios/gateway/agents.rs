@@ -114,9 +114,7 @@ async fn served_at(gateway: &GatewayScene, ip: &str) -> ConnectionBalancer {
 async fn reported(gateway: &GatewayScene, ip: &str, server: &ConnectionBalancer) {
     let address = format!("https://{ip}:{}", server.port());
     let reported = until("the addresses that the agent reports", async || {
-        let clusters = run_command(&gateway.scene, "clusters list --output json")
-            .await
-            .json();
+        let clusters = run_command(&gateway.scene, "clusters list --output json").await.json();
         clusters.to_string().contains(&address).then_some(())
     });
     timeout(SOON, reported).await.unwrap();

@@ -78,9 +78,7 @@ fn is_complete(response: &[u8]) -> bool {
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
         return false;
     };
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length: "));
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     match length {
         Some(length) => body.len() >= length.trim().parse().unwrap(),
         None => body.ends_with("0\r\n\r\n"),
@@ -101,8 +99,7 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<TestCluster>) {
         )
         .await;
         // The API server's refusal names alice, so the gateway passed the request on as hers.
-        let is_refused =
-            reply.starts_with("HTTP/1.1 403") && reply.contains(r#"User \"plain.alice\" cannot list"#);
+        let is_refused = reply.starts_with("HTTP/1.1 403") && reply.contains(r#"User \"plain.alice\" cannot list"#);
         assert!(is_refused, "{lines}: {reply}");
     }
     for (lines, code) in [
@@ -189,18 +186,12 @@ pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<TestCluster>)
     };
     let status = json!("Status");
     // Bob may see the cluster that he has created. Requests to it fail, because it has no agent.
-    assert_eq!(
-        code(&bob, format!("{other}/version")).await,
-        (500, status.clone())
-    );
+    assert_eq!(code(&bob, format!("{other}/version")).await, (500, status.clone()));
     assert_eq!(
         code(&gateway.rest, format!("{other}/version")).await,
         (404, status.clone())
     );
-    assert_eq!(
-        code(&bob, format!("{}/version", gateway.prefix)).await,
-        (404, status)
-    );
+    assert_eq!(code(&bob, format!("{}/version", gateway.prefix)).await, (404, status));
     let identifier = other.rsplit('/').next().unwrap();
     for path in [
         format!("/../{identifier}/version"),

@@ -62,8 +62,7 @@ pub(crate) async fn memory_of_watches(cluster: &Arc<TestCluster>) -> Vec<WatchMe
             (watchers(&gateway).await <= other_watcher_count).then_some(())
         })
         .await;
-        let [gateway_memory, agent_memory] =
-            [0, 1].map(|process| after[process].saturating_sub(before[process]));
+        let [gateway_memory, agent_memory] = [0, 1].map(|process| after[process].saturating_sub(before[process]));
         all.push(WatchMemory {
             has_tunnel,
             gateway: gateway_memory,

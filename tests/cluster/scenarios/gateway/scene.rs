@@ -50,11 +50,7 @@ impl GatewaySetting<'_> {
     pub(super) fn simple(has_tunnel: bool) -> Self {
         // In a test with a tunnel, the gateway must not bypass the tunnel. So `localServers` does not allow it to
         // connect to a local API server.
-        let local_servers = if has_tunnel {
-            json!([])
-        } else {
-            json!(["127.0.0.0/8"])
-        };
+        let local_servers = if has_tunnel { json!([]) } else { json!(["127.0.0.0/8"]) };
         Self {
             has_tunnel,
             accounts: json!({"sqlite": "accounts.db", "localServers": local_servers}),
@@ -78,10 +74,7 @@ fn chains() -> Vec<Value> {
         "matchConditions": [{"name": "rm", "expression": "object.command[0] == 'rm'"}],
         "failurePolicy": "Fail",
     });
-    vec![
-        validating(chain("images", pods, json!([images()]))),
-        validating(guard),
-    ]
+    vec![validating(chain("images", pods, json!([images()]))), validating(guard)]
 }
 
 impl GatewayScene {
@@ -209,9 +202,7 @@ impl GatewayScene {
     }
 
     pub(super) async fn revoke(&self) {
-        let token_list = run_command(&self.scene, "tokens list alice --output json")
-            .await
-            .json();
+        let token_list = run_command(&self.scene, "tokens list alice --output json").await.json();
         let id = &token_list["tokens"][0]["id"];
         run_command(&self.scene, &format!("tokens revoke alice {id}"))
             .await
@@ -249,12 +240,7 @@ async fn install(scene: &Scene, url: &str, cluster_id: &str) {
         .succeeds()
         .stdout;
     let apply = ["apply", "-f", "-"];
-    scene
-        .kubectl
-        .run_with(&apply, &manifests)
-        .await
-        .unwrap()
-        .succeeds();
+    scene.kubectl.run_with(&apply, &manifests).await.unwrap().succeeds();
     // In a real cluster, a controller would aggregate these rules into the roles `view` and `edit`. No controllers run
     // here, so the test binds the rules directly.
     let bindings = [("view", "view"), ("edit", "edit"), ("edit", "view")].map(|(group, role)| {
@@ -275,23 +261,14 @@ async fn install(scene: &Scene, url: &str, cluster_id: &str) {
         })
     });
     let bindings = json!({"apiVersion": "v1", "kind": "List", "items": bindings}).to_string();
-    scene
-        .kubectl
-        .run_with(&apply, &bindings)
-        .await
-        .unwrap()
-        .succeeds();
+    scene.kubectl.run_with(&apply, &bindings).await.unwrap().succeeds();
     let account = manifests
         .split("\n---\n")
         .find(|document| document.contains("kind: ServiceAccount\n"))
         .unwrap();
     let account_field = |key: &str| {
         let line = account.lines().find(|line| line.trim_start().starts_with(key));
-        line.unwrap()
-            .trim_start()
-            .trim_start_matches(key)
-            .trim()
-            .to_owned()
+        line.unwrap().trim_start().trim_start_matches(key).trim().to_owned()
     };
     let directory = mount(scene, &account_field("namespace:"), &account_field("name:")).await;
     fs::rename(directory, scene.path("service-account")).unwrap();
@@ -344,10 +321,7 @@ pub(super) async fn token(scene: &Scene, user: &str) -> String {
 pub(super) async fn identifier(scene: &Scene, cluster_id: &str) -> String {
     let cluster_list = run_command(scene, "clusters list --output json").await.json();
     let clusters = cluster_list["clusters"].as_array().unwrap();
-    let cluster = clusters
-        .iter()
-        .find(|cluster| cluster["id"] == cluster_id)
-        .unwrap();
+    let cluster = clusters.iter().find(|cluster| cluster["id"] == cluster_id).unwrap();
     cluster["identifier"].as_str().unwrap().to_owned()
 }
 

@@ -89,10 +89,7 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<TestClus
     gateway.rest = by_second.clone();
     let create = async |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-        let reply = by_second
-            .post(&gateway.path("configmaps"), &object)
-            .await
-            .unwrap();
+        let reply = by_second.post(&gateway.path("configmaps"), &object).await.unwrap();
         assert_eq!(reply.status, 201, "{}", reply.text());
     };
     create("through-both").await;
@@ -104,9 +101,7 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<TestClus
     let status = gateway
         .scene
         .program()
-        .until_status("the agent's tunnel", |status| {
-            tunnels(status) == (Some(1), Some(0))
-        });
+        .until_status("the agent's tunnel", |status| tunnels(status) == (Some(1), Some(0)));
     status.await.unwrap();
     gateway
         .run("get configmap through-both through-the-second")
@@ -132,11 +127,7 @@ pub(crate) async fn gateways_survive_an_outage_of_the_database(cluster: Arc<Test
     let create = async |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
         let path = gateway.path("configmaps");
-        let reply = gateway
-            .rest
-            .send(Method::POST, &path, Some(&object))
-            .await
-            .unwrap();
+        let reply = gateway.rest.send(Method::POST, &path, Some(&object)).await.unwrap();
         assert_eq!(reply.status, 201, "{}", reply.text());
     };
     create("without-the-database").await;

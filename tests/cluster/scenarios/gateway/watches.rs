@@ -34,11 +34,8 @@ async fn watch_for(gateway: &GatewayScene, limit: Duration) {
     };
     create("busy-0".to_owned(), "busy").await;
     create("idle-0".to_owned(), "idle").await;
-    let start = |kind: &str| {
-        gateway.start_kubectl(&format!(
-            "get configmaps --selector=kind={kind} --watch --output=name"
-        ))
-    };
+    let start =
+        |kind: &str| gateway.start_kubectl(&format!("get configmaps --selector=kind={kind} --watch --output=name"));
     let (mut busy, mut idle) = (start("busy"), start("idle"));
     busy.until("busy-0").await;
     idle.until("idle-0").await;

@@ -43,9 +43,7 @@ impl Plugin for Labels {
         };
         let labels = object.metadata.labels;
         if let Some(required) = &self.0.required
-            && labels
-                .as_ref()
-                .is_none_or(|labels| !labels.contains_key(required))
+            && labels.as_ref().is_none_or(|labels| !labels.contains_key(required))
         {
             return Ok(Response::deny(format!("the label `{required}` is missing")));
         }

@@ -105,9 +105,7 @@ fn verdict(settings: &Settings, request: &Request) -> Result<Verdict, String> {
         }
         Behaviour::InvalidJson => Verdict::Patch(r#"[{"op":"add","path":"#.to_owned()),
         Behaviour::NoPatch => Verdict::Patch(r#"{"op":"add"}"#.to_owned()),
-        Behaviour::PatchDoesNotApply => {
-            Verdict::Patch(r#"[{"op":"remove","path":"/spec/nowhere"}]"#.to_owned())
-        }
+        Behaviour::PatchDoesNotApply => Verdict::Patch(r#"[{"op":"remove","path":"/spec/nowhere"}]"#.to_owned()),
         Behaviour::ChangesName => {
             Verdict::Patch(r#"[{"op":"replace","path":"/metadata/name","value":"another"}]"#.to_owned())
         }

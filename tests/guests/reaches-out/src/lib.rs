@@ -55,9 +55,7 @@ impl Plugin for ReachesOut {
 
     fn admit(&self, _: &Request) -> Result<Response, Error> {
         let reached = match self.0.target {
-            GuestTarget::File => {
-                fs::read_to_string("/etc/passwd").map(|text| format!("{} bytes", text.len()))
-            }
+            GuestTarget::File => fs::read_to_string("/etc/passwd").map(|text| format!("{} bytes", text.len())),
             GuestTarget::Http => {
                 let url = self.0.url.as_deref().unwrap_or_default();
                 return Ok(match http::Request::get(url).send() {

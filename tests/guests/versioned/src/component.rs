@@ -1,9 +1,7 @@
 use std::{hint::black_box, sync::OnceLock};
 
 use admittance_sdk::{
-    bindings::{
-        self, Description, Guest, Request, Response, SettingsError, admittance::plugin::types::Verdict,
-    },
+    bindings::{self, Description, Guest, Request, Response, SettingsError, admittance::plugin::types::Verdict},
     serde_json,
 };
 

@@ -97,9 +97,7 @@ impl BinarySource {
 pub(super) fn version(archive: &Path) -> Option<String> {
     let name = archive.file_name()?.to_str()?;
     let (_, version) = name.split_once(".orig.")?.0.split_once('_')?;
-    let version = version
-        .rsplit_once("+really")
-        .map_or(version, |(_, really)| really);
+    let version = version.rsplit_once("+really").map_or(version, |(_, really)| really);
     Some(version.to_owned())
 }
 

@@ -20,10 +20,7 @@ pub(super) fn package(contents: &PackageContents, staging: &Path, to: &Path) -> 
     let control = staging.join("control");
     write(&control.join("control"), control_file(contents)?)?;
     tar_gz(&control, &parts.join("control.tar.gz"))?;
-    let package = to.join(format!(
-        "admittance_{VERSION}_{}.deb",
-        contents.machine.debian_name()
-    ));
+    let package = to.join(format!("admittance_{VERSION}_{}.deb", contents.machine.debian_name()));
     run(Command::new("ar")
         .arg("rcD")
         .arg(&package)
@@ -51,10 +48,7 @@ fn fill(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
     gzip.args(["-9", "--no-name", "--recursive"]).arg(&pages);
     run(&mut gzip)?;
     let licence = tree.join("usr/share/doc/admittance/copyright");
-    write(
-        &licence,
-        fs::read(&contents.licence).map_err(at(&contents.licence))?,
-    )?;
+    write(&licence, fs::read(&contents.licence).map_err(at(&contents.licence))?)?;
     let unit = fs::read_to_string(&contents.unit).map_err(at(&contents.unit))?;
     write(
         &tree.join("usr/lib/systemd/system/admittance.service"),
@@ -98,10 +92,7 @@ fn newest_glibc(program: &[u8]) -> Option<String> {
         .filter_map(|(start, _)| {
             let rest = program.get(start + PREFIX.len()..)?;
             let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).take(3);
-            String::from_utf8(digits.copied().collect())
-                .ok()?
-                .parse::<u32>()
-                .ok()
+            String::from_utf8(digits.copied().collect()).ok()?.parse::<u32>().ok()
         });
     versions.max().map(|minor| format!("2.{minor}"))
 }

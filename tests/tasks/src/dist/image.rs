@@ -76,10 +76,7 @@ fn fill(contents: &PackageContents, tree: &Path) -> Result<(), Error> {
         let library = library.strip_prefix("/").unwrap_or(&library);
         let directory = tree.join(library.parent().unwrap_or(library));
         create_directory(&directory)?;
-        copy_into(
-            &Path::new(&contents.machine.libraries()).join(library),
-            &directory,
-        )?;
+        copy_into(&Path::new(&contents.machine.libraries()).join(library), &directory)?;
     }
     let plugins = tree.join("usr/local/lib/admittance");
     create_directory(&plugins)?;

@@ -101,11 +101,7 @@ fn metric_names_are_found_in_expressions() {
         "histogram_quantile(0.99, sum by (le, a) (rate(x_bucket{b=\"1|2\",c!~\"3\"}[5m]))) > 7 * 86400\n\
          and on (d) y unless sum(z) without (e) - time()",
     );
-    let names: Vec<_> = parsed
-        .selectors
-        .iter()
-        .map(|selector| selector.name.as_str())
-        .collect();
+    let names: Vec<_> = parsed.selectors.iter().map(|selector| selector.name.as_str()).collect();
     assert_eq!(names, ["x_bucket", "y", "z"]);
     let [first, ..] = parsed.selectors.as_slice() else {
         panic!("there are three");

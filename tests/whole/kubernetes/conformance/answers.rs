@@ -59,10 +59,7 @@ fn answers() -> Vec<AnswerRow> {
     let patched = json!({"patch": patch(), "patchType": "JSONPatch"});
     let deny_answer = |version| {
         let status = json!({"status": "Failure", "message": "unauthorized", "code": 401});
-        answer(
-            version,
-            &json!({"uid": "UID", "allowed": false, "status": status}),
-        )
+        answer(version, &json!({"uid": "UID", "allowed": false, "status": status}))
     };
     let typed = |api_version: &str, kind: &str| {
         json!({
@@ -71,21 +68,9 @@ fn answers() -> Vec<AnswerRow> {
     };
     vec![
         ("C5.1", VALIDATING, "v1", allow_answer("v1", &none), Allowed),
-        (
-            "C5.2",
-            VALIDATING,
-            "v1beta1",
-            allow_answer("v1beta1", &none),
-            Allowed,
-        ),
+        ("C5.2", VALIDATING, "v1beta1", allow_answer("v1beta1", &none), Allowed),
         ("C5.3", MUTATING, "v1", allow_answer("v1", &none), Allowed),
-        (
-            "C5.4",
-            MUTATING,
-            "v1beta1",
-            allow_answer("v1beta1", &none),
-            Allowed,
-        ),
+        ("C5.4", MUTATING, "v1beta1", allow_answer("v1beta1", &none), Allowed),
         (
             "C5.5",
             VALIDATING,
@@ -101,13 +86,7 @@ fn answers() -> Vec<AnswerRow> {
             Noted("foo", "bar"),
         ),
         ("C5.7", MUTATING, "v1", allow_answer("v1", &patched), Changed),
-        (
-            "C5.8",
-            MUTATING,
-            "v1beta1",
-            allow_answer("v1beta1", &patched),
-            Changed,
-        ),
+        ("C5.8", MUTATING, "v1beta1", allow_answer("v1beta1", &patched), Changed),
         (
             "C5.9",
             VALIDATING,
@@ -245,8 +224,7 @@ fn answers() -> Vec<AnswerRow> {
 }
 
 fn denials() -> Vec<AnswerRow> {
-    let deny_answer =
-        |status: Value| answer("v1", &json!({"uid": "UID", "allowed": false, "status": status}));
+    let deny_answer = |status: Value| answer("v1", &json!({"uid": "UID", "allowed": false, "status": status}));
     let rows = [
         ("C6.1", json!(null), Denied(400, "", NO_EXPLANATION)),
         (
@@ -308,11 +286,7 @@ async fn answers_of_webhooks_are_validated() {
     }
     let server = Server::start(&hooks.resolve(), &documents).await;
     for (name, phase, _, _, expected) in &rows {
-        let root = if *phase == "Mutating" {
-            "mutate"
-        } else {
-            "validate"
-        };
+        let root = if *phase == "Mutating" { "mutate" } else { "validate" };
         let path = format!("/{root}/{}", name.to_lowercase());
         let review = POD.review(name);
         let verdict = server.review(&path, &review).await;
@@ -393,11 +367,7 @@ async fn requests() -> [&'static str; 4] {
             .await
             .unwrap();
         assert_eq!(check.code, Some(1), "{}", check.stdout);
-        assert!(
-            check.stdout.contains("admissionReviewVersions"),
-            "{}",
-            check.stdout
-        );
+        assert!(check.stdout.contains("admissionReviewVersions"), "{}", check.stdout);
     };
     unknown(json!([])).await;
     unknown(json!(["v2", "invalid"])).await;
@@ -421,8 +391,7 @@ async fn requests() -> [&'static str; 4] {
     let mut review = scale.review("every-field");
     let request = &mut review["request"];
     request["requestKind"] = json!({"group": "extensions", "version": "v1beta1", "kind": "OldScale"});
-    request["requestResource"] =
-        json!({"group": "extensions", "version": "v1beta1", "resource": "olddeployments"});
+    request["requestResource"] = json!({"group": "extensions", "version": "v1beta1", "resource": "olddeployments"});
     request["requestSubResource"] = json!("oldscale");
     request["userInfo"] = json!({
         "username": "myusername", "uid": "myuid", "groups": ["mygroup"], "extra": {"key": ["value1", "value2"]},
@@ -433,10 +402,7 @@ async fn requests() -> [&'static str; 4] {
         let verdict = server.review(&format!("/mutate/{version}"), &review).await;
         assert!(verdict.is_allowed(), "{verdict:?}");
         let calls = hooks.calls(&format!("/{version}"));
-        let call = calls
-            .iter()
-            .find(|call| call.path == format!("/{version}"))
-            .unwrap();
+        let call = calls.iter().find(|call| call.path == format!("/{version}")).unwrap();
         let mut expected = review.clone();
         expected["apiVersion"] = json!(format!("admission.k8s.io/{version}"));
         assert_eq!(call.review, expected);

@@ -22,9 +22,7 @@ async fn together(_: HookCall, mut arrivals: Arrivals) -> HookAnswer {
 /// Sends a review to each of these chains in turn. Returns the index of each webhook call's connection.
 async fn one_by_one(server: &Server, hooks: &Hooks, chains: &[&str]) -> Vec<usize> {
     for chain in chains {
-        let verdict = server
-            .review(&format!("/validate/{chain}"), &POD.review(chain))
-            .await;
+        let verdict = server.review(&format!("/validate/{chain}"), &POD.review(chain)).await;
         assert!(verdict.is_allowed(), "{chain}: {verdict:?}");
     }
     hooks.calls("/").iter().map(|call| call.connection).collect()
@@ -60,21 +58,15 @@ async fn at_once(server: &Arc<Server>, hooks: &Hooks) -> BTreeSet<usize> {
     tasks.join_all().await;
     let calls = hooks.calls("/");
     assert_eq!(calls.len(), earlier_count + CALLS);
-    calls[earlier_count..]
-        .iter()
-        .map(|call| call.connection)
-        .collect()
+    calls[earlier_count..].iter().map(|call| call.connection).collect()
 }
 
 async fn calling_together(protocol: &str) -> (Arc<Server>, Hooks) {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::over(&[protocol], directory.path(), together).await;
     let with = json!({"timeoutSeconds": 30});
-    let documents = configuration(
-        "Validating",
-        "together",
-        &[hooks.webhook("a", "/together", &with)],
-    ) + &*configuration("Validating", "first", &[hooks.webhook("a", "/first", &with)]);
+    let documents = configuration("Validating", "together", &[hooks.webhook("a", "/together", &with)])
+        + &*configuration("Validating", "first", &[hooks.webhook("a", "/first", &with)]);
     let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve());
     (Arc::new(Server::start(&additions, &documents).await), hooks)
 }
@@ -114,11 +106,7 @@ async fn webhook_configurations_and_access_reviews_call_no_webhook() {
     })
     .await;
     let documents = configuration("Mutating", "broken", &[hooks.webhook("a", "/broken", &json!({}))])
-        + &*configuration(
-            "Validating",
-            "broken",
-            &[hooks.webhook("a", "/broken", &json!({}))],
-        );
+        + &*configuration("Validating", "broken", &[hooks.webhook("a", "/broken", &json!({}))]);
     let server = Server::start(&hooks.resolve(), &documents).await;
     for (operation, resource, kind) in [
         (
@@ -174,11 +162,7 @@ async fn webhook_configurations_and_access_reviews_call_no_webhook() {
             kind,
         };
         let verdict = server.review("/admit", &reviewed.review(kind)).await;
-        assert_eq!(
-            verdict.response,
-            json!({"uid": kind, "allowed": true}),
-            "{resource}"
-        );
+        assert_eq!(verdict.response, json!({"uid": kind, "allowed": true}), "{resource}");
     }
     assert!(hooks.calls("/").is_empty());
     let verdict = server.review("/admit", &POD.review("broken")).await;

@@ -44,12 +44,7 @@ const ROWS: [(&str, &[&str], Option<&str>, ExpectedMatch); 19] = [
     ("C10.13", &[TRUE, FAILS], None, Refused),
     ("C10.14", &[TRUE, FAILS], Some("Fail"), Refused),
     ("C10.15", &[TRUE, FAILS], Some("Ignore"), Ignored),
-    (
-        "C10.16",
-        &["object.metadata.namespace != 'kube-system'"],
-        None,
-        Called,
-    ),
+    ("C10.16", &["object.metadata.namespace != 'kube-system'"], None, Called),
     ("C10.16", &["object.metadata.namespace != 'test'"], None, Skipped),
     ("C10.17", &["oldObject == null"], None, Called),
     ("C10.17", &["oldObject != null"], None, Skipped),
@@ -82,9 +77,7 @@ async fn match_conditions_are_evaluated_before_a_webhook_is_called() {
         for (index, (row, .., expected)) in ROWS.iter().enumerate() {
             let name = configuration_name(index, row);
             let case = format!("{name} {phase}");
-            let verdict = server
-                .review(&format!("/{root}/{name}"), &POD.review(&case))
-                .await;
+            let verdict = server.review(&format!("/{root}/{name}"), &POD.review(&case)).await;
             let calls = hooks.calls(&format!("/{name}/{phase}")).len();
             assert_eq!(calls, usize::from(*expected == Called), "{case}");
             assert_eq!(verdict.is_allowed(), *expected != Refused, "{case}: {verdict:?}");
@@ -175,11 +168,7 @@ async fn check_documents(hooks: &Hooks) -> Vec<&'static str> {
     let documents = documents();
     for (row, conditions, _) in &documents {
         let with = json!({"matchConditions": conditions});
-        let document = configuration(
-            "Validating",
-            &row.to_lowercase(),
-            &[hooks.webhook("a", "/a", &with)],
-        );
+        let document = configuration("Validating", &row.to_lowercase(), &[hooks.webhook("a", "/a", &with)]);
         write(&directory, &format!("{row}.yaml"), document);
     }
     let check = Admittance::run(["check".as_ref(), directory.path().as_os_str()])

@@ -31,8 +31,7 @@ type DispatchRow = (
 );
 
 fn rows() -> Vec<DispatchRow> {
-    let rule_for =
-        |group: &str, version: &str, resource: &str| rule(&["*"], &[group], &[version], &[resource]);
+    let rule_for = |group: &str, version: &str, resource: &str| rule(&["*"], &[group], &[version], &[resource]);
     let extensions = |resource: &str| rule_for("extensions", "v1beta1", resource);
     let apps = |resource: &str| rule_for("apps", "v1beta1", resource);
     let exact = |resource: &str| rule_for("apps", "v1", resource);
@@ -44,22 +43,14 @@ fn rows() -> Vec<DispatchRow> {
             "C11.4",
             "v1",
             EQUIVALENT,
-            vec![
-                extensions("deployments"),
-                apps("deployments"),
-                exact("deployments"),
-            ],
+            vec![extensions("deployments"), apps("deployments"), exact("deployments")],
             DEPLOYMENT,
             true,
         ),
     ];
     for (names, reviewed, resource) in [
         (["C11.5", "C11.6", "C11.7", "C11.8"], DEPLOYMENT, "deployments"),
-        (
-            ["C11.9", "C11.10", "C11.11", "C11.12"],
-            SCALE,
-            "deployments/scale",
-        ),
+        (["C11.9", "C11.10", "C11.11", "C11.12"], SCALE, "deployments/scale"),
     ] {
         let [default, exact, extensions_first, apps_first] = names;
         let (extensions, apps) = (extensions(resource), apps(resource));
@@ -67,14 +58,7 @@ fn rows() -> Vec<DispatchRow> {
         rows.push((default, "v1beta1", None, both.clone(), reviewed, false));
         rows.push((exact, "v1", Some("Exact"), both.clone(), reviewed, false));
         rows.push((extensions_first, "v1", EQUIVALENT, both, reviewed, true));
-        rows.push((
-            apps_first,
-            "v1",
-            EQUIVALENT,
-            vec![apps, extensions],
-            reviewed,
-            true,
-        ));
+        rows.push((apps_first, "v1", EQUIVALENT, vec![apps, extensions], reviewed, true));
     }
     rows
 }
@@ -100,9 +84,7 @@ async fn webhooks_are_selected_by_rules_without_converting_objects() {
     for (name, .., reviewed, is_called) in &rows {
         let configuration_name = name.to_lowercase();
         let review = reviewed.review(name);
-        let verdict = server
-            .review(&format!("/validate/{configuration_name}"), &review)
-            .await;
+        let verdict = server.review(&format!("/validate/{configuration_name}"), &review).await;
         assert!(verdict.is_allowed(), "{name}: {verdict:?}");
         let calls = hooks.calls(&format!("/{configuration_name}"));
         let mut exact_calls = calls
@@ -132,27 +114,16 @@ async fn conditions() -> [&'static str; 3] {
             "matchConditions": [{"name": "condition", "expression": expression}],
         });
         let row = row.to_lowercase();
-        documents += &configuration(
-            "Validating",
-            &row,
-            &[hooks.webhook("a", &format!("/{row}"), &with)],
-        );
+        documents += &configuration("Validating", &row, &[hooks.webhook("a", &format!("/{row}"), &with)]);
     }
     let server = Server::start(&hooks.resolve(), &documents).await;
     for (row, _, calls, code) in ROWS {
         let configuration_name = row.to_lowercase();
         let verdict = server
-            .review(
-                &format!("/validate/{configuration_name}"),
-                &DEPLOYMENT.review(row),
-            )
+            .review(&format!("/validate/{configuration_name}"), &DEPLOYMENT.review(row))
             .await;
         assert_eq!(verdict.code(), code, "{row}: {verdict:?}");
-        assert_eq!(
-            hooks.calls(&format!("/{configuration_name}")).len(),
-            calls,
-            "{row}"
-        );
+        assert_eq!(hooks.calls(&format!("/{configuration_name}")).len(), calls, "{row}");
         if code == 403 {
             assert_eq!(verdict.response["status"]["reason"], "Forbidden", "{row}");
             let message = verdict.message();

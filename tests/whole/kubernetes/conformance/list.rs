@@ -43,11 +43,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
     ("C1.2", "allowed: its audit annotation is kept", Met),
     ("C1.3", "denied without a message: 403, without explanation", Met),
     ("C1.4", "denied with a message: 403, the message", Met),
-    (
-        "C1.5",
-        "would deny, namespaceSelector In does not match: allowed",
-        Met,
-    ),
+    ("C1.5", "would deny, namespaceSelector In does not match: allowed", Met),
     (
         "C1.6",
         "would deny, namespaceSelector NotIn does not match: allowed",
@@ -74,11 +70,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
         Met,
     ),
     ("C1.15", "no response in the answer, Fail: 500", Met),
-    (
-        "C1.16",
-        "no rule matches, dry run, side effects Some: allowed",
-        Met,
-    ),
+    ("C1.16", "no rule matches, dry run, side effects Some: allowed", Met),
     ("C1.17", "dry run, side effects Unknown: 400", Met),
     ("C1.18", "dry run, side effects None: allowed", Met),
     ("C1.19", "dry run, side effects Some: 400", Met),
@@ -118,11 +110,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
         Differs(READ_FIRST),
     ),
     ("C2.9", "the answer is not HTTP: 500", Met),
-    (
-        "C2.10",
-        "a label is removed, dry run, side effects Unknown: 400",
-        Met,
-    ),
+    ("C2.10", "a label is removed, dry run, side effects Unknown: 400", Met),
     (
         "C2.11",
         "the first removes the label that selects a Pod for the second: not called",
@@ -218,11 +206,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
     ("C5.25", "v1beta1, validating: a patch is ignored", Met),
     ("C5.26", "v1beta1: an empty type does not matter", Met),
     ("C5.27", "v1beta1: an unknown type does not matter", Met),
-    (
-        "C5.28",
-        "no version of AdmissionReview: an error",
-        Differs(READ_FIRST),
-    ),
+    ("C5.28", "no version of AdmissionReview: an error", Differs(READ_FIRST)),
     (
         "C5.29",
         "only unknown versions of AdmissionReview: an error",
@@ -264,11 +248,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
     ("C7.9", "CONNECT", MetIn(MATCHING)),
     ("C7.10", "two operations", MetIn(MATCHING)),
     ("C7.11", "`*`: resources without subresources", MetIn(MATCHING)),
-    (
-        "C7.12",
-        "`r/*`: a resource with its subresources",
-        MetIn(MATCHING),
-    ),
+    ("C7.12", "`r/*`: a resource with its subresources", MetIn(MATCHING)),
     ("C7.13", "`r/*` and another resource", MetIn(MATCHING)),
     ("C7.14", "subresources of any resource", MetIn(MATCHING)),
     (
@@ -280,17 +260,9 @@ pub(super) const LIST: &[ConformanceRow] = &[
     ("C7.17", "scope *: all", MetIn(MATCHING)),
     // Group C8 of the cases: the labels with which a namespaceSelector is compared.
     ("C8.1", "a Namespace is created: its own", MetIn(MATCHING)),
-    (
-        "C8.2",
-        "a Namespace is changed: its own new ones",
-        MetIn(MATCHING),
-    ),
+    ("C8.2", "a Namespace is changed: its own new ones", MetIn(MATCHING)),
     ("C8.3", "a Namespace is deleted: the stored ones", MetIn(MATCHING)),
-    (
-        "C8.4",
-        "a subresource of a Namespace: the stored ones",
-        MetIn(MATCHING),
-    ),
+    ("C8.4", "a subresource of a Namespace: the stored ones", MetIn(MATCHING)),
     ("C8.5", "a Pod: those of its namespace", MetIn(MATCHING)),
     ("C8.6", "a Node: matches always", MetIn(MATCHING)),
     // Group C9 of the cases: which requests an objectSelector matches.
@@ -298,11 +270,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
     ("C9.2", "it matches without an object", MetIn(MATCHING)),
     ("C9.3", "it matches an object without metadata", MetIn(MATCHING)),
     ("C9.4", "NotIn matches the new object", MetIn(MATCHING)),
-    (
-        "C9.5",
-        "NotIn matches the old object of a deletion",
-        MetIn(MATCHING),
-    ),
+    ("C9.5", "NotIn matches the old object of a deletion", MetIn(MATCHING)),
     (
         "C9.6",
         "the new object has the label that is left out: no",
@@ -321,11 +289,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
     ("C10.7", "one fails, no policy: 403, not called", Met),
     ("C10.8", "one fails, Fail: 403, not called", Met),
     ("C10.9", "one fails, Ignore: allowed, not called", Met),
-    (
-        "C10.10",
-        "true, failing, false, no policy: allowed, not called",
-        Met,
-    ),
+    ("C10.10", "true, failing, false, no policy: allowed, not called", Met),
     ("C10.11", "true, failing, false, Fail: allowed, not called", Met),
     ("C10.12", "true, failing, false, Ignore: allowed, not called", Met),
     ("C10.13", "true and failing, no policy: 403, not called", Met),
@@ -371,11 +335,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
         "an exact rule is preferred over equivalent ones before it",
         Met,
     ),
-    (
-        "C11.5",
-        "another version, matchPolicy of v1beta1: not called",
-        Met,
-    ),
+    ("C11.5", "another version, matchPolicy of v1beta1: not called", Met),
     ("C11.6", "another version, Exact: not called", Met),
     (
         "C11.7",
@@ -419,11 +379,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
         "an in-tree plugin changes what the webhook changed: called twice",
         Outside(NO_IN_TREE),
     ),
-    (
-        "C12.4",
-        "A and B change the object: A is called twice, B once",
-        Met,
-    ),
+    ("C12.4", "A and B change the object: A is called twice, B once", Met),
     (
         "C12.5",
         "A and B fight over a label: both are called twice, the value of B remains",
@@ -447,11 +403,7 @@ pub(super) const LIST: &[ConformanceRow] = &[
         "the request has 10 s and the webhook 20: its timeout is 10",
         Met,
     ),
-    (
-        "C13.2",
-        "the request has 10 s and the webhook 5: its timeout is 5",
-        Met,
-    ),
+    ("C13.2", "the request has 10 s and the webhook 5: its timeout is 5", Met),
     (
         "C13.3",
         "mutating webhooks have the time that the previous ones left",

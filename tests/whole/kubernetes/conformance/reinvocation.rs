@@ -83,11 +83,7 @@ async fn a_webhook_is_reinvoked_after_later_changes() {
                 documents += &configuration("Mutating", &group, &group_webhooks);
             } else {
                 for (index, webhook) in group_webhooks.iter().enumerate() {
-                    documents += &configuration(
-                        "Mutating",
-                        &format!("{index}.{group}"),
-                        std::slice::from_ref(webhook),
-                    );
+                    documents += &configuration("Mutating", &format!("{index}.{group}"), std::slice::from_ref(webhook));
                 }
             }
         }
@@ -103,11 +99,7 @@ async fn a_webhook_is_reinvoked_after_later_changes() {
             let review = reviewed.review(row);
             let verdict = server.review("/mutate", &review).await;
             assert!(verdict.is_allowed(), "{row} {layout}: {verdict:?}");
-            let call_count = |index: usize| {
-                hooks
-                    .calls(&format!("/{}/{layout}/{index}/", row.to_lowercase()))
-                    .len()
-            };
+            let call_count = |index: usize| hooks.calls(&format!("/{}/{layout}/{index}/", row.to_lowercase())).len();
             let calls: Vec<_> = (0..webhooks.len()).map(call_count).collect();
             assert_eq!(&calls, expected, "{row} {layout}");
             let mut labels = labels.clone();

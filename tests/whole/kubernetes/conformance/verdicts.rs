@@ -40,9 +40,7 @@ async fn answer(call: HookCall, _: Arrivals) -> HookAnswer {
             {"op": "replace", "path": "/metadata/labels/remove", "value": "me"}
         ])),
         "not-there" => HookAnswer::patch(&json!([{"op": "remove", "path": "/spec/nowhere"}])),
-        "rename" => {
-            HookAnswer::patch(&json!([{"op": "replace", "path": "/metadata/name", "value": "other"}]))
-        }
+        "rename" => HookAnswer::patch(&json!([{"op": "replace", "path": "/metadata/name", "value": "other"}])),
         path => HookAnswer::Text(404, format!("no hook at {path}")),
     }
 }
@@ -135,8 +133,7 @@ fn dry(
 const ALLOWED: &[(&str, &str)] = &[("allow-0.hooks.example.key1", "value1")];
 
 fn unchanged_rows(hooks: &Hooks) -> Vec<VerdictRow> {
-    let fail =
-        |policy: Value| -> Vec<RowHook> { (0..3).map(|_| ("internal-error", policy.clone())).collect() };
+    let fail = |policy: Value| -> Vec<RowHook> { (0..3).map(|_| ("internal-error", policy.clone())).collect() };
     let none = || Allowed(Vec::new());
     let allowed = || Allowed(ALLOWED.to_vec());
     let no_match = json!({"rules": [rule(&["CREATE"], &["*"], &["*"], &["*/*"])]});
@@ -172,10 +169,7 @@ fn unchanged_rows(hooks: &Hooks) -> Vec<VerdictRow> {
         ),
         row(
             "C1.6",
-            vec![(
-                "disallow",
-                json!({"namespaceSelector": by_runlevel("NotIn", "0")}),
-            )],
+            vec![("disallow", json!({"namespaceSelector": by_runlevel("NotIn", "0")}))],
             none(),
             &[],
         ),
@@ -211,10 +205,7 @@ fn unchanged_rows(hooks: &Hooks) -> Vec<VerdictRow> {
         ),
         row(
             "C1.13",
-            vec![(
-                "disallow",
-                json!({"clientConfig": hooks.by_url("/disallow/PLACE")}),
-            )],
+            vec![("disallow", json!({"clientConfig": hooks.by_url("/disallow/PLACE")}))],
             Refused(403, "without explanation"),
             &["disallow"],
         ),
@@ -313,12 +304,7 @@ fn changing_rows() -> Vec<VerdictRow> {
         )
     };
     vec![
-        row(
-            "C2.1",
-            vec![("remove-label", json!({}))],
-            removed(),
-            &["remove-label"],
-        ),
+        row("C2.1", vec![("remove-label", json!({}))], removed(), &["remove-label"]),
         row("C2.2", vec![("add-label", json!({}))], added(), &["add-label"]),
         custom(row(
             "C2.3",
@@ -326,12 +312,7 @@ fn changing_rows() -> Vec<VerdictRow> {
             removed(),
             &["remove-label"],
         )),
-        custom(row(
-            "C2.4",
-            vec![("add-label", json!({}))],
-            added(),
-            &["add-label"],
-        )),
+        custom(row("C2.4", vec![("add-label", json!({}))], added(), &["add-label"])),
         row(
             "C2.5",
             vec![("broken-member", json!({}))],
@@ -373,11 +354,7 @@ fn changing_rows() -> Vec<VerdictRow> {
         },
         removes("C2.11", POD),
         removes("C2.12", CUSTOM_UPDATE),
-        twice(
-            "C2.13",
-            Some("IfNeeded"),
-            &["add-label", "remove-label", "add-label"],
-        ),
+        twice("C2.13", Some("IfNeeded"), &["add-label", "remove-label", "add-label"]),
         twice("C2.14", Some("Never"), &["add-label", "remove-label"]),
         twice("C2.15", None, &["add-label", "remove-label"]),
         row("C2.16", vec![("noop", json!({}))], Allowed(Vec::new()), &["noop"]),
@@ -422,8 +399,7 @@ impl VerdictCase {
         let configuration_name = format!("{}-{phase}-{version}", row.name).to_lowercase();
         let mut webhooks = Vec::new();
         for (index, (behaviour, with)) in row.webhooks.iter().enumerate() {
-            let with: Value =
-                serde_json::from_str(&with.to_string().replace("PLACE", &configuration_name)).unwrap();
+            let with: Value = serde_json::from_str(&with.to_string().replace("PLACE", &configuration_name)).unwrap();
             let name = if with.get("plugin").is_some() {
                 "plugin"
             } else {
@@ -455,9 +431,7 @@ impl VerdictCase {
         let mut review = row.reviewed.review(configuration_name);
         review["request"]["dryRun"] = json!(row.dry_run);
         let path = if is_mutating { "mutate" } else { "validate" };
-        let verdict = server
-            .review(&format!("/{path}/{configuration_name}"), &review)
-            .await;
+        let verdict = server.review(&format!("/{path}/{configuration_name}"), &review).await;
         row.expected.check(configuration_name, &verdict, &review);
         let all = hooks.calls("/");
         let mut called: Vec<_> = all
@@ -541,21 +515,9 @@ async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) ->
 }
 
 async fn check_rejected(directory: &TempDir, case: &VerdictCase, words: &str) {
-    let file = write(
-        directory,
-        &format!("{}.yaml", case.configuration_name),
-        &case.document,
-    );
-    let check = Admittance::run(["check".into(), file.into_os_string()])
-        .await
-        .unwrap();
-    assert_eq!(
-        check.code,
-        Some(1),
-        "{}: {}",
-        case.configuration_name,
-        check.stdout
-    );
+    let file = write(directory, &format!("{}.yaml", case.configuration_name), &case.document);
+    let check = Admittance::run(["check".into(), file.into_os_string()]).await.unwrap();
+    assert_eq!(check.code, Some(1), "{}: {}", case.configuration_name, check.stdout);
     assert!(
         check.stdout.contains(words),
         "{}: {}",

@@ -89,8 +89,7 @@ impl Balancer {
             answered: AtomicUsize::new(0),
         });
         self.shared.backends().push(backend.clone());
-        self.probes
-            .push(tokio::spawn(probe(self.shared.clone(), backend)));
+        self.probes.push(tokio::spawn(probe(self.shared.clone(), backend)));
     }
 
     /// Returns how many requests of the clients this replica has answered.
@@ -174,11 +173,7 @@ async fn send(shared: Arc<SharedBalancer>) -> Vec<TimedAnswer> {
         let answer = timeout(PATIENCE, shared.answer()).await;
         let (backend, answer) = answer.unwrap_or_else(|error| panic!("a request is lost: {error}"));
         let newest = newest.entry(backend.review.clone()).or_default();
-        assert!(
-            answer.version >= *newest,
-            "version {} after {newest}",
-            answer.version
-        );
+        assert!(answer.version >= *newest, "version {} after {newest}", answer.version);
         *newest = answer.version;
         answers.push(answer);
     }

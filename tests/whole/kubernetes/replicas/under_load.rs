@@ -178,9 +178,9 @@ impl Fleet {
         for server in &self.servers {
             eventually("the slow replica is named, and no other", async || {
                 let waiting = replicas(&server.program).await["waiting"].take();
-                waiting.as_array().is_some_and(|waiting| {
-                    waiting.len() == 1 && waiting[0].as_str().unwrap().starts_with(&name)
-                })
+                waiting
+                    .as_array()
+                    .is_some_and(|waiting| waiting.len() == 1 && waiting[0].as_str().unwrap().starts_with(&name))
             })
             .await;
         }
@@ -239,10 +239,7 @@ async fn changes_under_load_go_live_everywhere_at_once() {
         answers.repeated,
     );
     if is_soak {
-        assert!(
-            overlap < Duration::from_secs(1),
-            "{overlap:?} after version {before}"
-        );
+        assert!(overlap < Duration::from_secs(1), "{overlap:?} after version {before}");
     }
     let hash = servers[0].program.status().await.unwrap()["hash"].clone();
     for server in &servers {
@@ -251,8 +248,7 @@ async fn changes_under_load_go_live_everywhere_at_once() {
         eventually("the metrics say so too", async || {
             let metrics = server.program.metrics().await.unwrap();
             let value = |name| metrics.sum(name, &[]);
-            value("admittance_replicas_waiting") == Some(0.0)
-                && value("admittance_replica_ready") == Some(1.0)
+            value("admittance_replicas_waiting") == Some(0.0) && value("admittance_replica_ready") == Some(1.0)
         })
         .await;
     }

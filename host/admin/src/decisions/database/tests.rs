@@ -65,15 +65,9 @@ async fn lists_of_decisions_are_filtered_and_continue_on_further_pages() {
     };
     for (filter, expected) in [
         (filter(|_| {}), vec![2, 1, 0]),
-        (
-            filter(|filter| filter.chain = Some("pods".to_owned())),
-            vec![2, 1, 0],
-        ),
+        (filter(|filter| filter.chain = Some("pods".to_owned())), vec![2, 1, 0]),
         (filter(|filter| filter.chain = Some("other".to_owned())), vec![]),
-        (
-            filter(|filter| filter.stage = Some("images".to_owned())),
-            vec![1, 0],
-        ),
+        (filter(|filter| filter.stage = Some("images".to_owned())), vec![1, 0]),
         (filter(|filter| filter.stage = Some("never".to_owned())), vec![]),
         (
             filter(|filter| {
@@ -83,10 +77,7 @@ async fn lists_of_decisions_are_filtered_and_continue_on_further_pages() {
             }),
             vec![2],
         ),
-        (
-            filter(|filter| filter.namespace = Some("shop".to_owned())),
-            vec![1, 0],
-        ),
+        (filter(|filter| filter.namespace = Some("shop".to_owned())), vec![1, 0]),
         (filter(|filter| filter.user = Some("bob".to_owned())), vec![]),
         (filter(|filter| filter.text = Some("ban".to_owned())), vec![2]),
         (filter(|filter| filter.text = Some("100%".to_owned())), vec![]),

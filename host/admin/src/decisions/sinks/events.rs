@@ -3,8 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use admittance::{
-    DecisionFilter, DecisionRecord, DecisionStream, DecisionVerdict, LoggedDecision, StreamItem,
-    admission::Operation,
+    DecisionFilter, DecisionRecord, DecisionStream, DecisionVerdict, LoggedDecision, StreamItem, admission::Operation,
 };
 use admittance_cluster::{ClusterEvent, EventObject, EventWriter};
 use futures_util::StreamExt;

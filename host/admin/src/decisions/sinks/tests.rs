@@ -10,8 +10,8 @@ use std::{
 use admittance::{
     DecisionsConfig, Host,
     admission::{
-        Chain, Deadline, Denial, Failure, GroupVersionKind, Hook, Object, Operation, Request, Response, Rule,
-        Stage, Uid, async_trait,
+        Chain, Deadline, Denial, Failure, GroupVersionKind, Hook, Object, Operation, Request, Response, Rule, Stage,
+        Uid, async_trait,
     },
 };
 use axum::{Router, http::StatusCode, routing::post};
@@ -48,8 +48,8 @@ async fn admit(host: &Host, uid: &str, has_owner: bool) {
     let owner = if has_owner { r#"{"owner":"a"}"# } else { "{}" };
     let text = format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"web","labels":{owner}}}}}"#);
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
-    let mut request = Request::new(Operation::Create, kind.clone(), kind.guess_resource())
-        .with_object(Object::parse(text).unwrap());
+    let mut request =
+        Request::new(Operation::Create, kind.clone(), kind.guess_resource()).with_object(Object::parse(text).unwrap());
     request.uid = Uid::from(uid.to_owned());
     host.admit(request).await;
 }
@@ -103,10 +103,7 @@ async fn all_refusals_and_a_share_of_unchanged_requests_are_written() {
             objects,
             ..to_file(path.clone())
         };
-        let running = DecisionSinks::open(config, None)
-            .await
-            .unwrap()
-            .start(host.decisions());
+        let running = DecisionSinks::open(config, None).await.unwrap().start(host.decisions());
         for (uid, has_owner) in [("a", true), ("b", false), ("c", true), ("d", false), ("e", true)] {
             admit(&host, uid, has_owner).await;
         }
@@ -183,9 +180,7 @@ async fn decisions_that_a_server_refuses_do_not_block_the_next_ones() {
         .await
         .unwrap_err();
     assert!(refused.to_string().contains("answered with 413"), "{refused}");
-    write_with_retries(&mut sink, &batch, &Counter::noop())
-        .await
-        .unwrap();
+    write_with_retries(&mut sink, &batch, &Counter::noop()).await.unwrap();
     assert_eq!(uids(&kept.lock().unwrap()), ["a", "b", "c"]);
 }
 

@@ -57,11 +57,8 @@ fn write_url<S: Serializer>(url: &Url, serializer: S) -> Result<S::Ok, S::Error>
 
 fn read_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Url, D::Error> {
     let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|error| {
-        de::Error::custom(format!(
-            "{text:?} is not a URL: {error}; write `https://host/path`"
-        ))
-    })
+    text.parse()
+        .map_err(|error| de::Error::custom(format!("{text:?} is not a URL: {error}; write `https://host/path`")))
 }
 
 fn get() -> String {
@@ -148,12 +145,7 @@ impl HttpAnswer {
     }
 
     fn response(&self) -> Result<HttpResponse, HttpError> {
-        let message = || {
-            format!(
-                "the listed answer to `{} {}` is this error",
-                self.method, self.url
-            )
-        };
+        let message = || format!("the listed answer to `{} {}` is this error", self.method, self.url);
         match self.error {
             None => {
                 let body = match &self.body {
@@ -248,12 +240,7 @@ impl HttpAnswers {
 
 #[async_trait]
 impl HttpSender for HttpAnswers {
-    async fn send(
-        &self,
-        _: &HttpGrant,
-        request: HttpRequest,
-        _: Deadline,
-    ) -> Result<HttpResponse, HttpError> {
+    async fn send(&self, _: &HttpGrant, request: HttpRequest, _: Deadline) -> Result<HttpResponse, HttpError> {
         let request = (request.method, request.url);
         let answer = self.answer_to(&request).ok_or_else(|| {
             let (method, url) = &request;

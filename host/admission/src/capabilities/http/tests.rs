@@ -30,11 +30,7 @@ fn an_origin_is_an_https_server_or_a_loopback_address() {
         ("https://localhost.example", false),
         ("https://127.0.0.1", false),
     ] {
-        assert_eq!(
-            text.parse::<HttpOrigin>().unwrap().is_localhost(),
-            expected,
-            "{text}"
-        );
+        assert_eq!(text.parse::<HttpOrigin>().unwrap().is_localhost(), expected, "{text}");
     }
 }
 
@@ -71,11 +67,7 @@ fn a_path_prefix_includes_only_paths_that_every_server_reads_as_below_it() {
         ("/a b", "", None),
     ] {
         let parsed = prefix.parse::<PathPrefix>().ok();
-        assert_eq!(
-            parsed.map(|prefix| prefix.includes(path)),
-            expected,
-            "{prefix} {path}"
-        );
+        assert_eq!(parsed.map(|prefix| prefix.includes(path)), expected, "{prefix} {path}");
     }
 }
 
@@ -106,12 +98,7 @@ fn the_first_grant_that_allows_a_request_is_used() {
     for (method, path, headers, expected) in [
         ("GET", "/x", &[][..], Ok(0)),
         ("POST", "/v1/x", &[], Ok(1)),
-        (
-            "POST",
-            "/x",
-            &[],
-            Err("add the path to `paths` of `https://a.example`"),
-        ),
+        ("POST", "/x", &[], Err("add the path to `paths` of `https://a.example`")),
         (
             "get",
             "/v1/x",
@@ -119,12 +106,7 @@ fn the_first_grant_that_allows_a_request_is_used() {
             Err("add `get` to `methods` of `https://a.example`"),
         ),
         ("GET", "/x", &[("X-HTTP-Method-Override", "GET")], Ok(0)),
-        (
-            "GET",
-            "/x",
-            &[("X-HTTP-Method-Override", "DELETE")],
-            Err(OVERRIDDEN),
-        ),
+        ("GET", "/x", &[("X-HTTP-Method-Override", "DELETE")], Err(OVERRIDDEN)),
         ("GET", "/x", &[("x_http_method", "DELETE")], Err(OVERRIDDEN)),
         ("GET", "/x", &[("X-Method-Override", "DELETE")], Err(OVERRIDDEN)),
         ("GET", "/x?_method=DELETE", &[], Err(OVERRIDDEN)),

@@ -25,11 +25,7 @@ pub(super) struct Audit<'a> {
 }
 
 impl Evaluation {
-    pub(super) fn queue_audit<'a>(
-        &mut self,
-        entry: StageInChain<'a>,
-        audits: &mut Vec<Audit<'a>>,
-    ) -> Option<usize> {
+    pub(super) fn queue_audit<'a>(&mut self, entry: StageInChain<'a>, audits: &mut Vec<Audit<'a>>) -> Option<usize> {
         if entry.stage.spec.mode != Mode::Audit || self.refusal.is_some() {
             return None;
         }
@@ -42,8 +38,7 @@ impl Evaluation {
     }
 
     pub(super) async fn audit(&mut self, audits: &[Audit<'_>], sources: EvaluationSources<'_>) {
-        let (start_time, deadline, generated_objects) =
-            (self.start_time, self.deadline, &GeneratedObjects::default());
+        let (start_time, deadline, generated_objects) = (self.start_time, self.deadline, &GeneratedObjects::default());
         let mut spans = ChainSpan::default();
         let runs = audits.iter().map(|audit| {
             let turn = move |request| StageTurn {
@@ -72,10 +67,7 @@ impl Evaluation {
 impl Audit<'_> {
     /// Takes the stage's turn in each round. After a round without a call of the hook, the stage has no turn in later
     /// rounds, whose results are `None`. The number before each result is the index of the round's row in the trace.
-    async fn run<'t>(
-        &'t self,
-        turn: impl Fn(&'t Arc<Request>) -> StageTurn<'t>,
-    ) -> Vec<(usize, Option<FinishedTurn>)> {
+    async fn run<'t>(&'t self, turn: impl Fn(&'t Arc<Request>) -> StageTurn<'t>) -> Vec<(usize, Option<FinishedTurn>)> {
         let mut was_called = true;
         let mut rows = Vec::with_capacity(self.rounds.len());
         for (request, row) in &self.rounds {

@@ -1,13 +1,7 @@
 use super::*;
 use crate::GroupVersionKind;
 
-fn request(
-    operation: Operation,
-    group: &str,
-    version: &str,
-    resource: &str,
-    namespace: Option<&str>,
-) -> Request {
+fn request(operation: Operation, group: &str, version: &str, resource: &str, namespace: Option<&str>) -> Request {
     let (resource, subresource) = match resource.split_once('/') {
         Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
         None => (resource, None),
@@ -109,29 +103,13 @@ fn the_first_part_of_a_rule_that_does_not_match_is_reported() {
     };
     for (operation, group, resource, namespace, expected) in [
         (Operation::Delete, "", "pods", None, Some(RulePart::Operations)),
-        (
-            Operation::Create,
-            "",
-            "pods",
-            None,
-            Some(RulePart::GroupAndVersion),
-        ),
+        (Operation::Create, "", "pods", None, Some(RulePart::GroupAndVersion)),
         (Operation::Create, "apps", "pods", None, Some(RulePart::Resources)),
-        (
-            Operation::Create,
-            "apps",
-            "deployments",
-            None,
-            Some(RulePart::Scope),
-        ),
+        (Operation::Create, "apps", "deployments", None, Some(RulePart::Scope)),
         (Operation::Create, "apps", "deployments", Some("a"), None),
     ] {
         let request = request(operation, group, "v1", resource, namespace);
-        assert_eq!(
-            rule.mismatch(&request),
-            expected,
-            "{operation} {group}/{resource}"
-        );
+        assert_eq!(rule.mismatch(&request), expected, "{operation} {group}/{resource}");
     }
     let other = Rule {
         kinds: only(&["Node"]),

@@ -45,10 +45,7 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
             .any(|placeholder| call.target.contains(placeholder))
         {
             assert!(
-                matches!(
-                    call.body,
-                    ForwardedBody::Version(_) | ForwardedBody::DeploymentDef
-                ),
+                matches!(call.body, ForwardedBody::Version(_) | ForwardedBody::DeploymentDef),
                 "{route:?}"
             );
         }

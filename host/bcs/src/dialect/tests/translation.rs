@@ -162,11 +162,7 @@ fn a_deployment_becomes_a_scheduler_deployment_def() {
     assert_eq!(version["Labels"], json!({"label_deployment": "l", "own": "o"}));
     assert_eq!(version.get("raw_json"), None);
 
-    let (target, _) = scheduler_request(
-        "PUT",
-        &format!("{DEPLOYMENTS}?args=resource"),
-        &object.to_string(),
-    );
+    let (target, _) = scheduler_request("PUT", &format!("{DEPLOYMENTS}?args=resource"), &object.to_string());
     assert_eq!(target, "PUT /v1/deployment/ns/deployment-test?args=resource");
 }
 
@@ -216,10 +212,7 @@ fn a_process_is_forwarded_with_all_its_fields() {
     let object = of_kind("process");
     let (target, version) = scheduler_request("POST", path_of("process"), &object.to_string());
     assert_eq!(target, "POST /v1/apps");
-    assert_eq!(
-        version["Process"],
-        object["spec"]["template"]["spec"]["processes"]
-    );
+    assert_eq!(version["Process"], object["spec"]["template"]["spec"]["processes"]);
     assert_eq!(
         (&version["Kind"], &version["Container"]),
         (&json!("process"), &json!([]))

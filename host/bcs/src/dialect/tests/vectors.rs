@@ -96,8 +96,7 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
 #[test]
 fn the_error_for_a_name_with_a_dot_is_plain_text() {
     for kind in ["application", "process", "deployment", "daemonset"] {
-        let body =
-            json!({"kind": kind, "metadata": {"name": "a.b"}, "restartPolicy": {"policy": "x"}}).to_string();
+        let body = json!({"kind": kind, "metadata": {"name": "a.b"}, "restartPolicy": {"policy": "x"}}).to_string();
         let head = head("POST", route_path(kind), &[]);
         let SchedulerForwarding::Reply(response) = translate(&head, &Bytes::from(body)) else {
             panic!("{kind} goes on")
@@ -105,10 +104,7 @@ fn the_error_for_a_name_with_a_dot_is_plain_text() {
         assert_eq!(json_of(&response), "Name can't contains contains '.'", "{kind}");
         assert_eq!(
             (response.status(), &response.headers()[CONTENT_TYPE]),
-            (
-                StatusCode::OK,
-                &HeaderValue::from_static("text/plain; charset=utf-8")
-            )
+            (StatusCode::OK, &HeaderValue::from_static("text/plain; charset=utf-8"))
         );
     }
 }
@@ -119,9 +115,7 @@ fn a_body_of_a_million_mistakes_gets_a_short_reply() {
         r#"{{"kind":"application","spec":{{"template":{{"spec":{{"containers":[{}1]}}}}}}}}"#,
         "1,".repeat(100_000)
     );
-    let SchedulerForwarding::Reply(response) =
-        translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(body))
-    else {
+    let SchedulerForwarding::Reply(response) = translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(body)) else {
         panic!("it goes on")
     };
     let text = json_of(&response);

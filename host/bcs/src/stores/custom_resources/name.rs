@@ -15,10 +15,7 @@ const DIGEST: usize = 8;
 /// Returns the name of the resource that stores a definition. It is derived if BCS allows the definition's name but
 /// Kubernetes does not, for example because of capitals.
 pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> String {
-    if definition.namespace == namespace
-        && is_dns_subdomain(&definition.name)
-        && !is_derived(&definition.name)
-    {
+    if definition.namespace == namespace && is_dns_subdomain(&definition.name) && !is_derived(&definition.name) {
         return definition.name.clone();
     }
     let full_name = definition.to_string();
@@ -77,10 +74,7 @@ mod tests {
             assert!(derived.starts_with(expected), "{namespace}/{name}: {derived}");
             assert!(is_dns_subdomain(&derived), "{namespace}/{name}: {derived}");
             assert_eq!(derived == expected, !is_derived(&derived), "{derived}");
-            assert_eq!(
-                derived,
-                resource_name(&DefinitionName::new(namespace, name), "bkbcs")
-            );
+            assert_eq!(derived, resource_name(&DefinitionName::new(namespace, name), "bkbcs"));
             assert!(resource_names.insert(derived.clone()), "{derived} is there twice");
         }
         for derived in resource_names.iter().filter(|derived| is_derived(derived)) {

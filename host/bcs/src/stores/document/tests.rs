@@ -21,11 +21,7 @@ fn the_operation_and_kind_that_a_change_adds_are_found() {
         (None, Some(r#"{"resourcesRef":{"operation":"Create"}}"#), None),
         (None, Some(r#"{"resourcesRef":{"operation":1,"kind":"a"}}"#), None),
     ] {
-        let change = FileChange::new(
-            "zookeeper:/a/b/c",
-            before.map(str::to_owned),
-            after.map(str::to_owned),
-        );
+        let change = FileChange::new("zookeeper:/a/b/c", before.map(str::to_owned), after.map(str::to_owned));
         let pair = OperationAndKind::gained(&change);
         let gained = pair
             .as_ref()
@@ -81,9 +77,7 @@ fn nodes_are_read_with_the_defaults_of_bcs() {
         ),
         (
             format!(r#"{{"kind":"admissionwebhook","apiVersion":"v1",{metadata}}}"#),
-            Some(format!(
-                r#"{{"apiVersion":"v4","kind":"admissionwebhook",{metadata}}}"#
-            )),
+            Some(format!(r#"{{"apiVersion":"v4","kind":"admissionwebhook",{metadata}}}"#)),
         ),
         (
             format!(r#"{{{metadata},"x":1.50}}"#),
@@ -93,10 +87,7 @@ fn nodes_are_read_with_the_defaults_of_bcs() {
         ),
         (
             r#"{"kind":"admissionwebhook","apiVersion":"v4"}"#.to_owned(),
-            Some(
-                r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"a","namespace":"n"}}"#
-                    .to_owned(),
-            ),
+            Some(r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"a","namespace":"n"}}"#.to_owned()),
         ),
         (r#"{"kind":"AdmissionChain"}"#.to_owned(), None),
         ("[]".to_owned(), None),

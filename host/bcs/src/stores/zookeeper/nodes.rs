@@ -168,8 +168,7 @@ impl TreeRead<'_> {
                 }
                 Err(error) => return Err(error).at("reading the children of", &path),
             };
-            let node_location =
-                |name: String| (format!("{path}/{name}"), DefinitionName::new(&namespace, &name));
+            let node_location = |name: String| (format!("{path}/{name}"), DefinitionName::new(&namespace, &name));
             locations.extend(names.into_iter().map(node_location));
             self.keep(WatchKey::Children(path), watch);
         }
@@ -211,11 +210,7 @@ impl TreeRead<'_> {
     }
 }
 
-async fn children(
-    client: &Client,
-    path: &str,
-    is_watched: bool,
-) -> Result<(Vec<String>, Option<NodeWatch>), Error> {
+async fn children(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<String>, Option<NodeWatch>), Error> {
     if is_watched {
         return Ok((client.list_children(path).await?, None));
     }
@@ -231,11 +226,7 @@ async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>,
     Ok((data, Some(watch)))
 }
 
-async fn existence(
-    client: &Client,
-    path: &str,
-    is_watched: bool,
-) -> Result<(bool, Option<NodeWatch>), Error> {
+async fn existence(client: &Client, path: &str, is_watched: bool) -> Result<(bool, Option<NodeWatch>), Error> {
     if is_watched {
         return Ok((client.check_stat(path).await?.is_some(), None));
     }

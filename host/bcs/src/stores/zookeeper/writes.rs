@@ -16,11 +16,7 @@ pub(super) struct NodeWrite {
 /// Makes all of these writes in one transaction, so that either all of them succeed or none. ZooKeeper 3.4 does not
 /// support the operation with which newer versions create nodes in a transaction. New nodes are therefore created
 /// before the transaction, without data. The transaction then writes their data.
-pub(super) async fn transact(
-    client: &Client,
-    writes: &mut [NodeWrite],
-    acls: Acls<'_>,
-) -> Result<(), ZooKeeperError> {
+pub(super) async fn transact(client: &Client, writes: &mut [NodeWrite], acls: Acls<'_>) -> Result<(), ZooKeeperError> {
     let options = CreateMode::Persistent.with_acls(acls);
     for write in writes.iter().filter(|write| write.version.is_none()) {
         if let Some((namespace, _)) = write.path.rsplit_once('/') {

@@ -251,9 +251,7 @@ impl Keeper {
 
     fn publish_registered(&mut self, path: &str) {
         self.pauses.reset();
-        let state = RegistrationState::Registered {
-            path: path.to_owned(),
-        };
+        let state = RegistrationState::Registered { path: path.to_owned() };
         if self.publish(state) {
             tracing::info!(path, "registered in ZooKeeper");
         }

@@ -70,9 +70,7 @@ async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     let mut state = client.state();
     loop {
         match state {
-            ClientState::SyncConnected | ClientState::ConnectedReadOnly => {
-                publisher.publish_connected(&client)
-            }
+            ClientState::SyncConnected | ClientState::ConnectedReadOnly => publisher.publish_connected(&client),
             ClientState::Disconnected => publisher.publish_disconnected(describe(&Error::ConnectionLoss)),
             ClientState::Expired => return describe(&Error::SessionExpired),
             ClientState::AuthFailed => return describe(&Error::AuthFailed),
@@ -86,13 +84,7 @@ async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
 async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     match error {
         Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {
-            let probes: Vec<_> = config
-                .servers
-                .iter()
-                .cloned()
-                .map(probe)
-                .map(tokio::spawn)
-                .collect();
+            let probes: Vec<_> = config.servers.iter().cloned().map(probe).map(tokio::spawn).collect();
             let mut reasons = Vec::with_capacity(probes.len());
             for probe in probes {
                 reasons.extend(probe.await);

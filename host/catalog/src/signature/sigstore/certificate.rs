@@ -70,9 +70,7 @@ fn is_for_signing(certificate: &X509Certificate<'_>) -> Result<(), String> {
     if !purposes.is_some_and(|purposes| purposes.value.code_signing) {
         return Err("its extended key usage does not include code signing".to_owned());
     }
-    let names = certificate
-        .subject_alternative_name()
-        .map_err(|error| wrong(&error))?;
+    let names = certificate.subject_alternative_name().map_err(|error| wrong(&error))?;
     match names {
         Some(_) => Ok(()),
         None => Err("it has no subject alternative name, which says whose it is".to_owned()),

@@ -58,8 +58,7 @@ impl PublicKey {
             "PUBLIC KEY" => {}
             tag if tag.ends_with("PRIVATE KEY") => {
                 return Err(
-                    "it is a private key: name the public key, and keep the private key where you sign"
-                        .to_owned(),
+                    "it is a private key: name the public key, and keep the private key where you sign".to_owned(),
                 );
             }
             tag => return Err(format!("it is a `{tag}`: write a `PUBLIC KEY`")),

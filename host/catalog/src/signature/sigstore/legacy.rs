@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 use sigstore_verify::types::{
-    Bundle, CanonicalizedBody, DerCertificate, InclusionPromise, KindVersion, LogId, LogIndex, LogKeyId,
-    MediaType, MessageSignature, SignatureBytes, SignatureContent, SignedTimestamp, TransparencyLogEntry,
-    VerificationMaterial, VerificationMaterialContent, X509Certificate,
+    Bundle, CanonicalizedBody, DerCertificate, InclusionPromise, KindVersion, LogId, LogIndex, LogKeyId, MediaType,
+    MessageSignature, SignatureBytes, SignatureContent, SignedTimestamp, TransparencyLogEntry, VerificationMaterial,
+    VerificationMaterialContent, X509Certificate,
 };
 
 use super::parsed::decode;
@@ -62,15 +62,12 @@ fn assemble(
     let mut certificates = certificates(certificate)?;
     if certificates.len() != 1 {
         let count = certificates.len();
-        return Err(Refusal::Damaged(format!(
-            "expected one certificate, found {count}"
-        )));
+        return Err(Refusal::Damaged(format!("expected one certificate, found {count}")));
     }
     certificates.extend(chain.map(self::certificates).transpose()?.unwrap_or_default());
     let entries = promise.map(entry).transpose()?.into_iter().collect();
-    let material =
-        VerificationMaterial::new(VerificationMaterialContent::X509CertificateChain { certificates })
-            .with_tlog_entries(entries);
+    let material = VerificationMaterial::new(VerificationMaterialContent::X509CertificateChain { certificates })
+        .with_tlog_entries(entries);
     let content = SignatureContent::MessageSignature(MessageSignature::new(signature));
     Ok(Bundle::new(MediaType::Bundle0_1, material, content))
 }
@@ -79,34 +76,28 @@ fn certificates(text: &str) -> Result<Vec<X509Certificate>, Refusal> {
     let blocks = pem::parse_many(text).map_err(|error| damaged("the certificate", &error))?;
     let certificate = |block: &pem::Pem| match block.tag() {
         "CERTIFICATE" => Ok(X509Certificate::new(DerCertificate::from_bytes(block.contents()))),
-        tag => Err(Refusal::Damaged(format!(
-            "expected a certificate, found a `{tag}`"
-        ))),
+        tag => Err(Refusal::Damaged(format!("expected a certificate, found a `{tag}`"))),
     };
     blocks.iter().map(certificate).collect()
 }
 
 fn entry(promise: LogPromise) -> Result<TransparencyLogEntry, Refusal> {
     let body = decode("the log's entry", &promise.entry.body)?.into_bytes();
-    let entry_kind: EntryKind =
-        serde_json::from_slice(&body).map_err(|error| damaged("the log's entry", &error))?;
+    let entry_kind: EntryKind = serde_json::from_slice(&body).map_err(|error| damaged("the log's entry", &error))?;
     let kind: KindVersion = serde_json::from_value(serde_json::json!({
         "kind": entry_kind.kind,
         "version": entry_kind.version,
     }))
     .map_err(|error| Refusal::Unsupported(error.to_string()))?;
     let log = hex::decode(&promise.entry.log_id).map_err(|error| damaged("the log's identity", &error))?;
-    let index = LogIndex::try_from(promise.entry.log_index)
-        .map_err(|error| damaged("the index in the log", &error))?;
+    let index = LogIndex::try_from(promise.entry.log_index).map_err(|error| damaged("the index in the log", &error))?;
     let time = jiff::Timestamp::from_second(promise.entry.integrated_time)
         .map_err(|error| damaged("the time of the log's entry", &error))?;
     let signature = decode("the log's signature", &promise.signature)?.into_bytes();
     let id = LogId::new(LogKeyId::new(log));
-    Ok(
-        TransparencyLogEntry::new(index, id, kind, CanonicalizedBody::new(body))
-            .with_integrated_time(time)
-            .with_inclusion_promise(InclusionPromise::new(SignedTimestamp::new(signature))),
-    )
+    Ok(TransparencyLogEntry::new(index, id, kind, CanonicalizedBody::new(body))
+        .with_integrated_time(time)
+        .with_inclusion_promise(InclusionPromise::new(SignedTimestamp::new(signature))))
 }
 
 fn damaged(part: &str, error: &dyn std::fmt::Display) -> Refusal {

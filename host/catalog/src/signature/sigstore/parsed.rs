@@ -3,8 +3,7 @@ use std::borrow::Cow;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use sigstore_verify::types::{
-    Bundle, DsseEnvelope, HashAlgorithm, MessageDigest, Sha256Hash, SignatureBytes, SignatureContent,
-    Statement,
+    Bundle, DsseEnvelope, HashAlgorithm, MessageDigest, Sha256Hash, SignatureBytes, SignatureContent, Statement,
 };
 
 use super::legacy;
@@ -50,9 +49,7 @@ impl<'a> ParsedSignature<'a> {
                 let signature = decode("the signature", signature)?;
                 let bundle = certificate
                     .as_deref()
-                    .map(|certificate| {
-                        legacy::bundle(certificate, chain.as_deref(), log.as_deref(), signature.clone())
-                    })
+                    .map(|certificate| legacy::bundle(certificate, chain.as_deref(), log.as_deref(), signature.clone()))
                     .transpose()?;
                 Ok(Self {
                     signed: SignedContent::Payload(&payload.0),
@@ -207,18 +204,14 @@ fn simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 
 /// The versions of in-toto statements. All have the fields that are read here.
-const STATEMENTS: [&str; 2] = [
-    "https://in-toto.io/Statement/v1",
-    "https://in-toto.io/Statement/v0.1",
-];
+const STATEMENTS: [&str; 2] = ["https://in-toto.io/Statement/v1", "https://in-toto.io/Statement/v0.1"];
 
 fn statement(envelope: &DsseEnvelope, actual: Digest) -> Result<(), Refusal> {
     if envelope.payload_type != IN_TOTO {
         return Err(Refusal::Statement(envelope.payload_type.clone()));
     }
-    let statement: Statement = serde_json::from_slice(envelope.payload.as_bytes()).map_err(|error| {
-        Refusal::Damaged(format!("its payload is not a valid in-toto statement: {error}"))
-    })?;
+    let statement: Statement = serde_json::from_slice(envelope.payload.as_bytes())
+        .map_err(|error| Refusal::Damaged(format!("its payload is not a valid in-toto statement: {error}")))?;
     if !STATEMENTS.contains(&statement.type_.as_str()) {
         return Err(Refusal::Statement(statement.type_));
     }

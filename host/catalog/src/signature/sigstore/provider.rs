@@ -48,13 +48,7 @@ impl CryptoProvider for RingProvider {
         Ok(Box::new(Hash(digest::Context::new(algorithm))))
     }
 
-    fn verify_raw(
-        &self,
-        scheme: SigningScheme,
-        key: &[u8],
-        data: &[u8],
-        signature: &[u8],
-    ) -> Result<(), Error> {
+    fn verify_raw(&self, scheme: SigningScheme, key: &[u8], data: &[u8], signature: &[u8]) -> Result<(), Error> {
         let algorithm: &dyn signature::VerificationAlgorithm = match scheme {
             SigningScheme::EcdsaP256Sha256 => &signature::ECDSA_P256_SHA256_ASN1,
             SigningScheme::EcdsaP256Sha384 => &signature::ECDSA_P256_SHA384_ASN1,

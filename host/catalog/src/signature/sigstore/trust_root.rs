@@ -56,8 +56,8 @@ impl TrustRoot {
         certificate_log: Option<&str>,
     ) -> Result<Self, InvalidTrust> {
         let root_error = invalid(KIND, None);
-        let blocks = pem::parse_many(authorities)
-            .map_err(|error| root_error(format!("it is not valid PEM: {error}")))?;
+        let blocks =
+            pem::parse_many(authorities).map_err(|error| root_error(format!("it is not valid PEM: {error}")))?;
         let certificates: Vec<Value> = blocks
             .iter()
             .filter(|block| block.tag() == "CERTIFICATE")

@@ -69,11 +69,7 @@ fn a_new_authority_is_trusted_together_with_the_previous_one() {
     assert!(is_valid_server(&third, &leaf, "hook.ns"));
 
     let much_later = make(&arguments(&directory, "--new-ca"), now() + Duration::days(3651)).unwrap();
-    assert_eq!(
-        roots(&much_later.ca_bundle).len(),
-        1,
-        "what has expired is not trusted"
-    );
+    assert_eq!(roots(&much_later.ca_bundle).len(), 1, "what has expired is not trusted");
 }
 
 #[test]

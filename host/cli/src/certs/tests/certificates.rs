@@ -51,11 +51,7 @@ fn a_certificate_has_the_requested_names_and_its_key_usage() {
     let leaf = der(&files.certificate);
     let (_, leaf) = x509_parser::parse_x509_certificate(&leaf).unwrap();
     let extension = leaf.subject_alternative_name().unwrap().unwrap().value;
-    let names: Vec<_> = extension
-        .general_names
-        .iter()
-        .map(GeneralName::to_string)
-        .collect();
+    let names: Vec<_> = extension.general_names.iter().map(GeneralName::to_string).collect();
     assert_eq!(
         names,
         [

@@ -29,10 +29,7 @@ fn key_files_are_readable_only_by_their_owner() {
     let mut file_count = 0;
     for entry in std::fs::read_dir(directory.path()).unwrap() {
         let entry = entry.unwrap();
-        let is_key = entry
-            .path()
-            .extension()
-            .is_some_and(|extension| extension == "key");
+        let is_key = entry.path().extension().is_some_and(|extension| extension == "key");
         let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, if is_key { 0o600 } else { 0o644 }, "{:?}", entry.path());
         file_count += 1;
@@ -57,14 +54,8 @@ fn certificate_files_are_named_after_their_subjects() {
         match (certs(&directory, line), expected) {
             (Ok(_), Ok(names)) => {
                 for name in &names {
-                    assert!(
-                        directory.path().join(format!("{name}.pem")).exists(),
-                        "{line}: {name}"
-                    );
-                    assert!(
-                        directory.path().join(format!("{name}.key")).exists(),
-                        "{line}: {name}"
-                    );
+                    assert!(directory.path().join(format!("{name}.pem")).exists(), "{line}: {name}");
+                    assert!(directory.path().join(format!("{name}.key")).exists(), "{line}: {name}");
                 }
                 let count = std::fs::read_dir(directory.path()).unwrap().count();
                 assert_eq!(count, 2 * names.len(), "{line}");

@@ -14,13 +14,7 @@ fn renewal_replaces_only_certificates_that_need_it() {
         ("two thirds of its time are not over", |_| {}, 59, LINE, false),
         ("less than a third is left", |_| {}, 61, LINE, true),
         ("it has expired", |_| {}, 91, LINE, true),
-        (
-            "another name",
-            |_| {},
-            0,
-            "--service hook.ns --host localhost",
-            true,
-        ),
+        ("another name", |_| {}, 0, "--service hook.ns --host localhost", true),
         ("the same name as a host", |_| {}, 0, "--host hook.ns", true),
         ("a client", |_| {}, 0, "--client hook.ns", true),
         (
@@ -81,12 +75,7 @@ fn renewal_creates_missing_certificates() {
     let directory = TempDir::new().unwrap();
     let report = certs(&directory, "--service hook.ns --client driver --renew").unwrap();
     assert!(report.ca.is_new);
-    assert!(
-        report
-            .certificates
-            .iter()
-            .all(|certificate| certificate.entry.is_new)
-    );
+    assert!(report.certificates.iter().all(|certificate| certificate.entry.is_new));
     let changed_report = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
     let new: Vec<_> = changed_report
         .certificates

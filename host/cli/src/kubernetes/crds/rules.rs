@@ -32,11 +32,7 @@ const MATCHERS: &[&str] = &[
     "rules[].kinds",
 ];
 
-const PLUGINS: &[&str] = &[
-    "stages[].plugin",
-    "stages[].candidate",
-    "stages[].group.plugins.<name>",
-];
+const PLUGINS: &[&str] = &["stages[].plugin", "stages[].candidate", "stages[].group.plugins.<name>"];
 const SOURCES: &[&str] = &[
     "stages[].plugin.source",
     "stages[].candidate.source",
@@ -224,10 +220,7 @@ const CHAIN: &[Addition] = &[
             "a list of expressions has at least one",
         )]),
     ),
-    (
-        &["stages[].cel.variables", "stages[].matchConditions"],
-        Key("name"),
-    ),
+    (&["stages[].cel.variables", "stages[].matchConditions"], Key("name")),
     (&["stages[].cel.auditAnnotations"], Key("key")),
     (
         &["stages[].cel.mutations[]"],

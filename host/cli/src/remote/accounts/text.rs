@@ -1,8 +1,6 @@
 //! Writes users, clusters and their tokens as text.
 
-use admittance_gateway::admin::{
-    ClusterEntry, ImportedAccounts, IssuedToken, Reencrypted, TokenEntry, UserEntry,
-};
+use admittance_gateway::admin::{ClusterEntry, ImportedAccounts, IssuedToken, Reencrypted, TokenEntry, UserEntry};
 
 use crate::{
     human,

@@ -54,10 +54,7 @@ warning: old
         format!("{HEAD}{body}{of_objects}")
     );
     let of_patch = "  {\"op\":\"replace\",\"path\":\"/a\",\"value\":2}\n";
-    assert_eq!(
-        plain(&text(&detail(patch, false))),
-        format!("{HEAD}{body}{of_patch}")
-    );
+    assert_eq!(plain(&text(&detail(patch, false))), format!("{HEAD}{body}{of_patch}"));
 }
 
 #[test]

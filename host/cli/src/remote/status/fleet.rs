@@ -20,9 +20,7 @@ pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
         Some(target) => format!("the replicas serve {}\n", target.short()),
         None => format!("{WARN}no leader has said yet what the replicas serve{WARN:#}\n"),
     };
-    let mut table = TextTable::new([
-        "REPLICA", "LIVE", "PREPARED", "STATE", "LEADER", "SINCE", "PROBLEM",
-    ]);
+    let mut table = TextTable::new(["REPLICA", "LIVE", "PREPARED", "STATE", "LEADER", "SINCE", "PROBLEM"]);
     for replica in &replicas.replicas {
         table.row(row(replica, now));
     }

@@ -92,8 +92,7 @@ fn the_status_has_a_row_for_each_stage() {
     images.calls.p50_microseconds = Some(26);
     images.calls.p99_microseconds = Some(1500);
     images.last_failure = read(json!({"at": at(1040), "kind": "timeout", "message": "no verdict\nin 1s"}));
-    let webhook =
-        json!({"type": "webhook", "summary": "https://hook.ns.svc/a", "url": "https://hook.ns.svc/a"});
+    let webhook = json!({"type": "webhook", "summary": "https://hook.ns.svc/a", "url": "https://hook.ns.svc/a"});
     let mut remote = stage("remote", &webhook);
     remote.mode = Mode::Audit;
     remote.state = StageState::Healthy;
@@ -125,9 +124,7 @@ fn the_status_shows_problems_first_and_in_red() {
         "mistakes": ["chains/pods.yaml:3: spec.\u{1b}[2Jrules is missing"],
     }));
     let text = super::text(&status, at(1060));
-    assert!(text.contains(&format!(
-        "{BAD}chains/pods.yaml:3: spec. [2Jrules is missing{BAD:#}"
-    )));
+    assert!(text.contains(&format!("{BAD}chains/pods.yaml:3: spec. [2Jrules is missing{BAD:#}")));
     let text = plain(&text);
     for line in [
         "by rollback to 3 (token ci)",
@@ -168,10 +165,7 @@ fn disabled_stages_are_listed_with_their_reason() {
         "Mutating:pods/sidecar is only audited ",
         "Validating:pods/gone is disabled (the live table does not have it) ",
     ] {
-        assert!(
-            text.contains(&format!("\n{line}{for_how_long}")),
-            "{line}\n{text}"
-        );
+        assert!(text.contains(&format!("\n{line}{for_how_long}")), "{line}\n{text}");
     }
     let modes: Vec<_> = ["images", "sidecar"]
         .iter()

@@ -82,11 +82,7 @@ fn read_violations(node: &Node<'_>) -> Option<Violations> {
     node.reject("it is no number of violations", "write yes, no, or how many")
 }
 
-pub(in crate::test) fn judge(
-    constraint: &str,
-    assertions: &[Assertion],
-    outcome: &Outcome,
-) -> Vec<UnmetExpectation> {
+pub(in crate::test) fn judge(constraint: &str, assertions: &[Assertion], outcome: &Outcome) -> Vec<UnmetExpectation> {
     let mut messages = Vec::new();
     let prefix = format!("[{constraint}] ");
     let mut take = |text: &str| {
@@ -107,10 +103,7 @@ pub(in crate::test) fn judge(
         }
     }
     if messages.is_empty() {
-        let warnings = outcome
-            .warnings
-            .iter()
-            .filter(|warning| warning.starts_with(&prefix));
+        let warnings = outcome.warnings.iter().filter(|warning| warning.starts_with(&prefix));
         messages.extend(warnings.filter_map(|warning| Some(warning.strip_prefix(&prefix)?.to_owned())));
     }
     assertions
@@ -121,11 +114,7 @@ pub(in crate::test) fn judge(
 
 impl Assertion {
     fn unmet(&self, messages: &[String]) -> Option<UnmetExpectation> {
-        let is_counted = |message: &&String| {
-            self.message
-                .as_ref()
-                .is_none_or(|pattern| pattern.is_match(message))
-        };
+        let is_counted = |message: &&String| self.message.as_ref().is_none_or(|pattern| pattern.is_match(message));
         let violation_count = messages.iter().filter(is_counted).count();
         let (is_met, expected) = match self.violations {
             Violations::Some => (violation_count > 0, "at least one".to_owned()),

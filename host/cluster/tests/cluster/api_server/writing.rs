@@ -5,8 +5,7 @@ use http::{header::CONTENT_TYPE, request::Parts};
 use serde_json::Value;
 
 use super::{
-    DefinedKind, Reply, ScriptedApiServer, ServedObjectKey, ServedTarget, ServerData, SharedServer, json,
-    status, typed,
+    DefinedKind, Reply, ScriptedApiServer, ServedObjectKey, ServedTarget, ServerData, SharedServer, json, status, typed,
 };
 
 impl ScriptedApiServer {
@@ -44,10 +43,7 @@ impl ScriptedApiServer {
 
     pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
         let data = self.shared.data();
-        let objects = data
-            .objects
-            .iter()
-            .filter(|(object_key, _)| object_key.0 == plural);
+        let objects = data.objects.iter().filter(|(object_key, _)| object_key.0 == plural);
         objects.map(|(_, object)| object.clone()).collect()
     }
 
@@ -55,9 +51,7 @@ impl ScriptedApiServer {
     pub(crate) fn history(&self, plural: &str) -> Vec<(&'static str, Value)> {
         let data = self.shared.data();
         let changes = data.changes.iter().filter(|change| change.object_key.0 == plural);
-        changes
-            .map(|change| (change.kind, change.object.clone()))
-            .collect()
+        changes.map(|change| (change.kind, change.object.clone())).collect()
     }
 
     pub(crate) fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
@@ -184,20 +178,12 @@ impl SharedServer {
             let object_key = target.object_key();
             let home = ("namespaces".to_owned(), String::new(), object_key.1.clone());
             if !object_key.1.is_empty() && !data.objects.contains_key(&home) {
-                return status(
-                    404,
-                    "NotFound",
-                    &format!("namespaces \"{}\" not found", object_key.1),
-                );
+                return status(404, "NotFound", &format!("namespaces \"{}\" not found", object_key.1));
             }
             for (field, expected) in [("name", &object_key.2), ("namespace", &object_key.1)] {
                 let value = object["metadata"][field].as_str().unwrap_or_default();
                 if value != expected {
-                    return status(
-                        400,
-                        "BadRequest",
-                        &format!("metadata.{field}: not that of the path"),
-                    );
+                    return status(400, "BadRequest", &format!("metadata.{field}: not that of the path"));
                 }
             }
             data.put(&target.plural, object);
@@ -319,9 +305,7 @@ fn mistake_in_event(event: &Value) -> Option<&'static str> {
         }
         () if text("/eventTime").is_empty() => Some("eventTime: must be specified"),
         () if !text("/reportingController").contains('/') => Some("reportingController: a qualified name"),
-        () if !matches!(text("/reportingInstance").len(), 1..=128) => {
-            Some("reportingInstance: up to 128 characters")
-        }
+        () if !matches!(text("/reportingInstance").len(), 1..=128) => Some("reportingInstance: up to 128 characters"),
         () if !matches!(text("/action").len(), 1..=128) => Some("action: up to 128 characters"),
         () if !matches!(text("/reason").len(), 1..=128) => Some("reason: up to 128 characters"),
         () if text("/note").len() > 1024 => Some("note: up to 1024 bytes"),

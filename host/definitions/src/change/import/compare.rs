@@ -82,10 +82,7 @@ fn lost_properties_of_stage<'a>(
             !stage.hook.is_complete_in(&native.hook),
             "what it calls has no native form",
         ),
-        (
-            stage.candidate != native.candidate,
-            "its candidate has no native form",
-        ),
+        (stage.candidate != native.candidate, "its candidate has no native form"),
     ];
     properties
         .into_iter()

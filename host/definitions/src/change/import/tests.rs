@@ -128,10 +128,7 @@ fn a_policy_and_its_binding_become_one_chain() {
     for definition in &import.definitions {
         assert_eq!(definition.result, ImportResult::Differs, "{definition:?}");
         assert_eq!(definition.chain.as_deref(), Some("replicas"));
-        assert!(
-            definition.notes[0].contains("do not name the policy"),
-            "{definition:?}"
-        );
+        assert!(definition.notes[0].contains("do not name the policy"), "{definition:?}");
     }
     let chain = &chains(&import.text)[0];
     let stage = &chain.stages[0];
@@ -179,10 +176,7 @@ fn a_policy_and_its_binding_become_one_chain() {
     assert!(notes[0].contains("no binding"));
     let (result, _, notes, _) = import_one(&binding(""));
     assert_eq!(result, ImportResult::Invalid);
-    assert!(
-        notes[0].contains("there is no ValidatingAdmissionPolicy"),
-        "{notes:?}"
-    );
+    assert!(notes[0].contains("there is no ValidatingAdmissionPolicy"), "{notes:?}");
 }
 
 #[test]
@@ -299,20 +293,10 @@ fn an_import_finds_definitions_among_other_manifests() {
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: own }\nspec:\n  rules: [ { operations: [CREATE], kinds: [pod] } ]\n  stages: [ { name: s, plugin: { source: file:s.wasm } } ]\n"
     );
     let import = imported(&text);
-    assert_eq!(
-        import.skipped,
-        ["/from/a.yaml:2:7: \"Pod\" of v1 is not known here"]
-    );
-    let results: Vec<_> = import
-        .definitions
-        .iter()
-        .map(|definition| definition.result)
-        .collect();
+    assert_eq!(import.skipped, ["/from/a.yaml:2:7: \"Pod\" of v1 is not known here"]);
+    let results: Vec<_> = import.definitions.iter().map(|definition| definition.result).collect();
     assert_eq!(results, [ImportResult::Invalid, ImportResult::LeftOut]);
-    assert!(
-        import.definitions[0].notes[0].contains("metadata.name"),
-        "{import:?}"
-    );
+    assert!(import.definitions[0].notes[0].contains("metadata.name"), "{import:?}");
     assert_eq!(import.text, "");
     assert!(super::import(&[DefinitionFile::file("a.yaml", "a: [")], Path::new(TARGET)).is_err());
 }
@@ -357,18 +341,9 @@ spec: { gvks: [ { group: '', version: v1, kind: Node } ] }
 ",
     ];
     let import = imported(&documents.join("---\n"));
-    let results: Vec<_> = import
-        .definitions
-        .iter()
-        .map(|definition| definition.result)
-        .collect();
+    let results: Vec<_> = import.definitions.iter().map(|definition| definition.result).collect();
     assert_eq!(results, [ImportResult::Kept; 3]);
-    let stages = |text: &str| {
-        chains(text)
-            .iter()
-            .map(|chain| chain.stages.len())
-            .collect::<Vec<_>>()
-    };
+    let stages = |text: &str| chains(text).iter().map(|chain| chain.stages.len()).collect::<Vec<_>>();
     assert_eq!(stages(&import.text), [1]);
     assert_eq!(import.text.matches("kind: SyncSet").count(), 1);
 }

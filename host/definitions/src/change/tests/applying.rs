@@ -36,12 +36,7 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
             format!("\u{feff}# New.\n---\n{}# Below.\n", changed(&b)),
             format!("# New.\n---\n{}# Below.\n", changed(&b)),
         ),
-        (
-            "f.yaml",
-            b.clone(),
-            format!("# New.\n{b}"),
-            format!("# New.\n{b}"),
-        ),
+        ("f.yaml", b.clone(), format!("# New.\n{b}"), format!("# New.\n{b}")),
         (
             "f.yaml",
             b.clone(),
@@ -54,12 +49,7 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
             changed(&json("b")),
             format!("{}\n", changed(&json("b"))),
         ),
-        (
-            "f.json",
-            json("b"),
-            changed(&line("b")),
-            pretty(&changed(&json("b"))),
-        ),
+        ("f.json", json("b"), changed(&line("b")), pretty(&changed(&json("b")))),
         // BCS kinds are compared without regard to case, so the kind may be spelled differently in the file.
         (
             "f.yaml",
@@ -82,10 +72,7 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
         "AdmissionChain/b Changed, AdmissionChain/a Changed; ~a.yaml ~b.yaml"
     );
     assert_eq!(text(&change.set, "a.yaml"), Some(changed(&a)));
-    assert_eq!(
-        text(&change.set, "b.yaml"),
-        Some(format!("# Of b.\n{}", changed(&b)))
-    );
+    assert_eq!(text(&change.set, "b.yaml"), Some(format!("# Of b.\n{}", changed(&b))));
     for same in [
         b.clone(),
         b.replace('\n', "\r\n"),
@@ -104,18 +91,15 @@ fn a_file_with_several_definitions_cannot_be_changed() {
     let [a, b] = ["a", "b"].map(chain);
     let applied_to = |text: &str, new: &str| {
         let change = set(&[("f.yaml", text)]).apply(new, "new.yaml", ExpectedDefinitions::Any, &|_| None);
-        change
-            .map(|change| summary(&change))
-            .map_err(|error| error.to_string())
+        change.map(|change| summary(&change)).map_err(|error| error.to_string())
     };
     let changed = b.replace("CREATE", "UPDATE");
     for (text, line) in [
         (format!("# All.\n{a}---\n{b}"), 15),
         (format!("{b}---\nkind: Pod\n"), 1),
     ] {
-        let message = format!(
-            "AdmissionChain/b is one of several documents in its file, at f.yaml:{line}:1; edit that file"
-        );
+        let message =
+            format!("AdmissionChain/b is one of several documents in its file, at f.yaml:{line}:1; edit that file");
         assert_eq!(applied_to(&text, &changed), Err(message));
     }
     assert_eq!(
@@ -198,8 +182,8 @@ fn a_new_definition_gets_an_unused_file_name() {
     };
     let long = bcs(&"x".repeat(300));
     let long_name = format!("admissionwebhook-m-{}.yaml", "x".repeat(81));
-    let phases = ["Mutating", "Validating"]
-        .map(|phase| line("p").replace("spec: {", &format!("spec: {{ phase: {phase},")));
+    let phases =
+        ["Mutating", "Validating"].map(|phase| line("p").replace("spec: {", &format!("spec: {{ phase: {phase},")));
     // (applied text, paths of the new files)
     let table = [
         (chain("pods"), vec![("AdmissionChain-pods.yaml", chain("pods"))]),
@@ -214,10 +198,7 @@ fn a_new_definition_gets_an_unused_file_name() {
             json("pods"),
             vec![("AdmissionChain-pods.yaml", format!("{}\n", json("pods")))],
         ),
-        (
-            chain("taken"),
-            vec![("AdmissionChain-taken-3.yaml", chain("taken"))],
-        ),
+        (chain("taken"), vec![("AdmissionChain-taken-3.yaml", chain("taken"))]),
         (
             format!("# A.\n{}---\n{}", chain("a"), chain("b")),
             vec![
@@ -246,10 +227,7 @@ fn a_new_definition_gets_an_unused_file_name() {
             .iter()
             .map(|file| (file.path.clone(), file.text.clone()))
             .collect();
-        let expected: Vec<_> = expected
-            .into_iter()
-            .map(|(name, text)| (path(name), text))
-            .collect();
+        let expected: Vec<_> = expected.into_iter().map(|(name, text)| (path(name), text)).collect();
         assert_eq!(files, expected);
         assert!(change.files.iter().all(|file| file.before.is_none()));
     }
@@ -345,10 +323,7 @@ fn a_refused_apply_says_why() {
     }
     assert_eq!(applied("f.yaml", &b.replace("CREATE", "CREAT"), &b), Ok(b));
     for (other, expected) in [
-        (
-            "kind: Pod\n",
-            "o.yaml:1:7: kind: \"Pod\" is not known here; write",
-        ),
+        ("kind: Pod\n", "o.yaml:1:7: kind: \"Pod\" is not known here; write"),
         ("a: [", "o.yaml:1:4: this is not YAML"),
     ] {
         let error = set(&[("f.yaml", &a), ("o.yaml", other)])

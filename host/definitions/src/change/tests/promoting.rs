@@ -52,10 +52,7 @@ fn a_promoted_stage_gets_the_fields_of_its_candidate() {
     ];
     for (old, new) in table {
         let [old, new] = [old, new].map(|stage| format!("{HEAD}    - {}\n", stage.replace("{PIN}", PIN)));
-        for (above, below) in [
-            ("", ""),
-            ("\u{feff}# More.\n---\n", "# Below.\n---\n# Nothing more.\n"),
-        ] {
+        for (above, below) in [("", ""), ("\u{feff}# More.\n---\n", "# Below.\n---\n# Nothing more.\n")] {
             let promoted_text = promoted("f.yaml", &format!("{above}{old}{below}"));
             assert_eq!(value(&promoted_text), value(&new), "{old}");
             let comments = format!(
@@ -136,10 +133,7 @@ fn a_refused_promotion_says_why() {
     let validating = mutating.replace("  rules:", "  phase: Validating\n  rules:");
     let both = set(&[("m.yaml", &mutating), ("v.yaml", &validating)]);
     let table = [
-        (
-            "pods/image",
-            "there is no stage pods/image; did you mean pods/images?",
-        ),
+        ("pods/image", "there is no stage pods/image; did you mean pods/images?"),
         (
             "Mutating:pods/image",
             "there is no stage Mutating:pods/image; did you mean Mutating:pods/images",

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use super::{chain, json, line, summary, text, to};
-use crate::{
-    DefinitionFile, DefinitionId, DefinitionSet, Destination, ExpectedDefinitions, StageId, StoreKind,
-};
+use crate::{DefinitionFile, DefinitionId, DefinitionSet, Destination, ExpectedDefinitions, StageId, StoreKind};
 
 /// Returns a set with the chain `a` in the file `f.yaml`, and with these entries of a store, each a path and a text.
 fn with_stored(stored: &[(&str, &str)]) -> DefinitionSet {
@@ -38,33 +36,19 @@ fn with_metadata(labels: &str, annotations: &str) -> String {
 fn labels_and_annotations_that_other_tools_wrote_are_kept() {
     let stored_text = with_metadata(r#"{"team": "a", "helm": "x"}"#, r#"{"backup": "1"}"#);
     let old = with_stored(&[("store:/x/b", &stored_text)]);
-    let merged_text = |team: &str| {
-        with_metadata(
-            &format!(r#"{{"team": "{team}", "helm": "x"}}"#),
-            r#"{"backup": "1"}"#,
-        )
-    };
+    let merged_text =
+        |team: &str| with_metadata(&format!(r#"{{"team": "{team}", "helm": "x"}}"#), r#"{"backup": "1"}"#);
     for (new, effect, expected) in [
         (absolute(&json("b")), "Unchanged", merged_text("a")),
-        (
-            with_metadata(r#"{"team": "a"}"#, "{}"),
-            "Unchanged",
-            merged_text("a"),
-        ),
-        (
-            with_metadata(r#"{"team": "b"}"#, "{}"),
-            "Changed",
-            merged_text("b"),
-        ),
+        (with_metadata(r#"{"team": "a"}"#, "{}"), "Unchanged", merged_text("a")),
+        (with_metadata(r#"{"team": "b"}"#, "{}"), "Changed", merged_text("b")),
         (
             absolute(&json("b")).replace("CREATE", "UPDATE"),
             "Changed",
             merged_text("a").replace("CREATE", "UPDATE"),
         ),
     ] {
-        let change = old
-            .apply(&new, "new", ExpectedDefinitions::Any, &to_store)
-            .unwrap();
+        let change = old.apply(&new, "new", ExpectedDefinitions::Any, &to_store).unwrap();
         assert!(summary(&change).contains(effect), "{new}: {}", summary(&change));
         let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         let text = text(&change.set, "store:/x/b").unwrap();
@@ -95,9 +79,7 @@ fn the_items_of_a_list_are_applied_one_by_one() {
             "AdmissionChain/b Changed; ~store:/x/b",
         ),
     ] {
-        let change = old
-            .apply(&new, "new", ExpectedDefinitions::Any, &to_store)
-            .unwrap();
+        let change = old.apply(&new, "new", ExpectedDefinitions::Any, &to_store).unwrap();
         assert_eq!(summary(&change), expected, "{new}");
     }
     let wrong = list(&[b.replace("CREATE", "CREAT")]);
@@ -157,9 +139,7 @@ fn a_change_writes_entries_of_a_store() {
         ),
     ];
     for (new, expected, there) in table {
-        let change = old
-            .apply(&new, "new", ExpectedDefinitions::Any, &to_store)
-            .unwrap();
+        let change = old.apply(&new, "new", ExpectedDefinitions::Any, &to_store).unwrap();
         assert_eq!(summary(&change), expected, "{new}");
         let path = if expected.contains("/d ") {
             "store:/x/d"
@@ -180,11 +160,7 @@ fn definitions_in_a_store_can_be_deleted_and_promoted_like_files() {
     let old = with_stored(&[("store:/x/b", &b), ("store:/x/c", &c)]);
     for (id, expected, left) in [
         ("AdmissionChain/a", "AdmissionChain/a Deleted; -f.yaml", (0, 2)),
-        (
-            "AdmissionChain/b",
-            "AdmissionChain/b Deleted; -store:/x/b",
-            (1, 1),
-        ),
+        ("AdmissionChain/b", "AdmissionChain/b Deleted; -store:/x/b", (1, 1)),
     ] {
         let change = old.delete(&id.parse().unwrap()).unwrap();
         assert_eq!(summary(&change), expected);
@@ -206,13 +182,9 @@ fn definitions_in_a_store_can_be_deleted_and_promoted_like_files() {
         let stage: StageId = "b/s".parse().unwrap();
         let change = old.promote(&stage).unwrap();
         assert_eq!(summary(&change), "AdmissionChain/b Changed; ~store:/x/b");
-        let promoted: serde_json::Value =
-            serde_json::from_str(&text(&change.set, "store:/x/b").unwrap()).unwrap();
+        let promoted: serde_json::Value = serde_json::from_str(&text(&change.set, "store:/x/b").unwrap()).unwrap();
         let expected = b.replace("file:/s.wasm", "file:/t.wasm");
-        assert_eq!(
-            promoted,
-            serde_json::from_str::<serde_json::Value>(&expected).unwrap()
-        );
+        assert_eq!(promoted, serde_json::from_str::<serde_json::Value>(&expected).unwrap());
         assert_eq!(files_of_kind(&change.set, StoreKind::Entries).len(), 1);
     }
 }
@@ -245,10 +217,7 @@ fn a_relative_path_in_an_entry_is_a_mistake() {
     };
     let stored_set = with_stored(&[("store:/x/b", &json("b"))]);
     let column = json("b").find("\"file:").unwrap() + 1;
-    assert_eq!(
-        stored_set.chains().unwrap_err().to_string(),
-        path("store:/x/b", column)
-    );
+    assert_eq!(stored_set.chains().unwrap_err().to_string(), path("store:/x/b", column));
     let empty = with_stored(&[]);
     let error = empty
         .apply(&json("b"), "new", ExpectedDefinitions::Any, &to_store)
@@ -260,11 +229,6 @@ fn a_relative_path_in_an_entry_is_a_mistake() {
         .unwrap_err();
     assert_eq!(error.to_string(), path("new", column));
     empty
-        .apply(
-            &json("b"),
-            "new",
-            ExpectedDefinitions::Any,
-            &to(Path::new("chains")),
-        )
+        .apply(&json("b"), "new", ExpectedDefinitions::Any, &to(Path::new("chains")))
         .unwrap();
 }

@@ -136,9 +136,9 @@ impl<'a> Node<'a> {
     pub fn size(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let size_text = match &self.value.value {
             DocumentValue::String(text) => text,
-            DocumentValue::Number(number, number_text) => &number
-                .as_u64()
-                .map_or(number_text.clone(), |size| size.to_string()),
+            DocumentValue::Number(number, number_text) => {
+                &number.as_u64().map_or(number_text.clone(), |size| size.to_string())
+            }
             _ => return self.expected("a size", "write one with its unit, `64MiB`"),
         };
         let Ok(size) = size_text.parse::<bytesize::ByteSize>() else {
@@ -253,9 +253,7 @@ impl<'a> Node<'a> {
 
     fn as_written(&self) -> Option<&'a str> {
         match &self.value.value {
-            DocumentValue::String(text) | DocumentValue::Bool(_, text) | DocumentValue::Number(_, text) => {
-                Some(text)
-            }
+            DocumentValue::String(text) | DocumentValue::Bool(_, text) | DocumentValue::Number(_, text) => Some(text),
             DocumentValue::Null | DocumentValue::List(_) | DocumentValue::Map(_) => None,
         }
     }

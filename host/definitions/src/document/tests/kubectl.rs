@@ -42,10 +42,7 @@ fn a_duplicate_key_is_a_mistake_although_kubectl_uses_the_last_value() {
         "y: {a: 0, <<: {a: 1}, a: 2}",
     ] {
         let message = read(text).unwrap_err();
-        assert!(
-            message.contains("is written a second time"),
-            "{text:?}: {message}"
-        );
+        assert!(message.contains("is written a second time"), "{text:?}: {message}");
     }
 }
 
@@ -61,10 +58,7 @@ fn some_yaml_is_not_read_as_kubectl_reads_it() {
         ("a: 1\n\t# c\nb: 2\n", json!([{"a": 1, "b": 2}])),
         ("a: {x\n y: 1}", json!([{"a": {"x y": 1}}])),
         ("x: &é 1\nz: *é", json!([{"x": 1, "z": 1}])),
-        (
-            "x: &x [{a: 1}]\nz: {<<: *x}",
-            json!([{"x": [{"a": 1}], "z": {"a": 1}}]),
-        ),
+        ("x: &x [{a: 1}]\nz: {<<: *x}", json!([{"x": [{"a": 1}], "z": {"a": 1}}])),
         ("a: !!timestamp x", json!([{"a": "x"}])),
     ] {
         assert_eq!(read(text).map(Json::from), Ok(values), "{text:?}");
@@ -94,14 +88,8 @@ fn bombs() -> Vec<(&'static str, String)> {
     };
     vec![
         ("lists", nested("[", "]", |line, _| format!("*a{line}"))),
-        (
-            "maps",
-            nested("{", "}", |line, index| format!("k{index}: *a{line}")),
-        ),
-        (
-            "merged maps",
-            nested("{<<: [", "]}", |line, _| format!("*a{line}")),
-        ),
+        ("maps", nested("{", "}", |line, index| format!("k{index}: *a{line}"))),
+        ("merged maps", nested("{<<: [", "]}", |line, _| format!("*a{line}"))),
         (
             "merged maps one by one",
             nested("{", "}", |line, _| format!("<<: *a{line}")),
@@ -123,11 +111,7 @@ fn aliases_may_expand_a_document_at_most_a_hundredfold() {
     );
     let aliases = |count: usize| format!("a: &a 1\nb: [{}]", vec!["*a"; count].join(","));
     assert!(read(&aliases(4000)).is_ok());
-    let text = format!(
-        "a: &a \"{}\"\nb: [{}]",
-        "x".repeat(1 << 16),
-        vec!["*a"; 65].join(",")
-    );
+    let text = format!("a: &a \"{}\"\nb: [{}]", "x".repeat(1 << 16), vec!["*a"; 65].join(","));
     assert_eq!(
         read(&text),
         Err("as JSON it is larger than the 4194304 bytes that are allowed here".to_owned())
@@ -150,8 +134,8 @@ fn the_number_of_values_in_a_file_is_limited() {
 #[test]
 fn mistakes_have_positions_within_the_text() {
     let pieces = [
-        "a: ", "- ", "\n", "\n\n", "  ", "&x ", "*x", "{", "[", "]", "? ", "'", "\"", "#", "!!int ", "---\n",
-        "|\n", "\r\n", "\r", "\t", "%",
+        "a: ", "- ", "\n", "\n\n", "  ", "&x ", "*x", "{", "[", "]", "? ", "'", "\"", "#", "!!int ", "---\n", "|\n",
+        "\r\n", "\r", "\t", "%",
     ];
     for first in pieces {
         for second in pieces {

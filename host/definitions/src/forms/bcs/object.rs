@@ -141,10 +141,7 @@ impl BcsObject {
 
     /// Sets a field of `metadata`. If `metadata` is not an object, it stays unchanged, and a later check reports it.
     fn with_metadata(mut self, key: &str, value: &str) -> Self {
-        let metadata = self
-            .0
-            .entry("metadata")
-            .or_insert_with(|| Json::Object(Map::new()));
+        let metadata = self.0.entry("metadata").or_insert_with(|| Json::Object(Map::new()));
         if let Json::Object(metadata) = metadata {
             metadata.insert(key.to_owned(), value.into());
         }
@@ -211,9 +208,7 @@ fn object(document: &TypedDocument<'_>) -> Option<BcsObject> {
 }
 
 fn describe(mistakes: &Mistakes) -> String {
-    let described = |Mistake {
-                         location, message, ..
-                     }: &Mistake| match location.line {
+    let described = |Mistake { location, message, .. }: &Mistake| match location.line {
         0 => message.clone(),
         line => format!("line {line}, column {}: {message}", location.column),
     };

@@ -100,10 +100,9 @@ impl Shape {
                 ordered.extend(rest);
                 Json::Object(ordered)
             }
-            (Self::List(element), Json::Array(values)) => values
-                .into_iter()
-                .map(|value| element.normalize_keys(value))
-                .collect(),
+            (Self::List(element), Json::Array(values)) => {
+                values.into_iter().map(|value| element.normalize_keys(value)).collect()
+            }
             (_, value) => value,
         }
     }

@@ -33,13 +33,7 @@ fn custom_resource() -> String {
     )
 }
 
-fn stage(
-    name: &str,
-    service: &str,
-    failure_policy: FailurePolicy,
-    line: u32,
-    column: u32,
-) -> StageDefinition {
+fn stage(name: &str, service: &str, failure_policy: FailurePolicy, line: u32, column: u32) -> StageDefinition {
     let mut spec = StageSpec::new(format!("container-{name}"));
     spec.failure_policy = failure_policy;
     spec.timeout = Duration::from_secs(10);
@@ -104,8 +98,7 @@ fn bcs_documents_are_read_with_their_positions() {
 
 #[test]
 fn invalid_ca_bundles_in_the_documented_bcs_body_are_reported() {
-    let rest =
-        "this is not base64: Invalid input length: 9; write the base64 of a PEM file, `base64 -w0 ca.pem`";
+    let rest = "this is not base64: Invalid input length: 9; write the base64 of a PEM file, `base64 -w0 ca.pem`";
     assert_eq!(
         load_text("f.json", DOCUMENTED).unwrap_err().to_string(),
         format!(
@@ -132,16 +125,13 @@ fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
             serde_json::from_str(&format!("{{\"{}}}", members.replace("\\|", "|"))).unwrap()
         })
         .collect();
-    let valid: Value =
-        serde_json::from_str(&DOCUMENTED.replace("xxxxxxxxx", &certificates::bundle())).unwrap();
+    let valid: Value = serde_json::from_str(&DOCUMENTED.replace("xxxxxxxxx", &certificates::bundle())).unwrap();
     let mistakes = |quoted: &[Value]| {
         let mut example = valid.clone();
         for members in quoted {
             put(&mut example, members.as_object().unwrap());
         }
-        let mistakes = load_text("f.json", &example.to_string())
-            .err()
-            .unwrap_or_default();
+        let mistakes = load_text("f.json", &example.to_string()).err().unwrap_or_default();
         let lines = mistakes
             .into_iter()
             .map(|mistake| format!("{}: {}", mistake.path, mistake.message));
@@ -233,10 +223,7 @@ fn a_bcs_hook_is_read_with_its_defaults() {
     ];
     for (text, expected) in table {
         let chains = read(&format!("{{ name: a, {text} }}")).unwrap();
-        assert_eq!(
-            chains[0].rules[0].operations,
-            Matcher::Only(vec![Operation::Update])
-        );
+        assert_eq!(chains[0].rules[0].operations, Matcher::Only(vec![Operation::Update]));
         assert_eq!(chains[0].rules[0].kinds, Matcher::Only(vec!["deployment".into()]));
         let stage = &chains[0].stages[0];
         let target = match stage.hook.server() {

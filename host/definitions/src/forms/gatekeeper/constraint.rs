@@ -62,10 +62,7 @@ pub(super) struct ConstraintDocument {
 pub(super) fn read(root: &Node<'_>) -> Option<ConstraintDocument> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "status"]);
-    let kind = fields
-        .optional("kind")
-        .and_then(|kind| kind.text())
-        .map(str::to_owned);
+    let kind = fields.optional("kind").and_then(|kind| kind.text()).map(str::to_owned);
     let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name);
     let spec = fields.get_optional("spec", Node::object);
     let mut constraint = ConstraintDocument {
@@ -167,10 +164,7 @@ impl ConstraintDocument {
 fn read_scoped(node: &Node<'_>) -> Option<(Enforcement, Vec<Point>)> {
     let mut fields = node.object()?;
     let read_action = |node: &Node<'_>| {
-        let actions: Vec<_> = ACTIONS
-            .into_iter()
-            .filter(|(name, _)| *name != "scoped")
-            .collect();
+        let actions: Vec<_> = ACTIONS.into_iter().filter(|(name, _)| *name != "scoped").collect();
         node.one_of("enforcement action", &actions)
     };
     let action = fields.get_required("action", "write deny, warn or dryrun", read_action);

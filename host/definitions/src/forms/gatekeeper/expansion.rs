@@ -37,8 +37,7 @@ pub(super) struct ExpansionPath<'a> {
 }
 
 pub(super) fn read(root: &Node<'_>) -> Option<ExpansionDocument> {
-    let fix =
-        "write what is generated of what: `spec: { applyTo: ..., templateSource: ..., generatedGVK: ... }`";
+    let fix = "write what is generated of what: `spec: { applyTo: ..., templateSource: ..., generatedGVK: ... }`";
     let (name, mut spec) = read_head(root, fix)?;
     let apply_to = read_apply_to(&mut spec);
     let fix = "write the path of the generated object: `templateSource: spec.template`";
@@ -82,12 +81,7 @@ impl ExpansionDocument {
     }
 
     /// Reports a cycle of expansion templates, in which a kind generates itself. Gatekeeper ignores such templates.
-    pub(super) fn check_cycles(
-        &self,
-        other_templates: &[&Self],
-        definition: &ReadDefinition,
-        mistakes: &mut Mistakes,
-    ) {
+    pub(super) fn check_cycles(&self, other_templates: &[&Self], definition: &ReadDefinition, mistakes: &mut Mistakes) {
         let mut reached_templates = vec![self];
         let mut next = 0;
         while let Some(template) = reached_templates.get(next).copied() {
@@ -103,9 +97,7 @@ impl ExpansionDocument {
             }
             let is_new = |other: &&&Self| {
                 other.applies_to(&template.generation.kind)
-                    && !reached_templates
-                        .iter()
-                        .any(|reached| std::ptr::eq(*reached, **other))
+                    && !reached_templates.iter().any(|reached| std::ptr::eq(*reached, **other))
             };
             let new_templates: Vec<&Self> = other_templates.iter().filter(is_new).copied().collect();
             reached_templates.extend(new_templates);
@@ -170,10 +162,7 @@ impl<'a> ExpansionPath<'a> {
         let generators = self.first.apply_to.iter();
         Expansion {
             generators: generators.filter_map(|entry| entry.narrow(&changing)).collect(),
-            steps: self
-                .templates()
-                .map(|template| template.generation.clone())
-                .collect(),
+            steps: self.templates().map(|template| template.generation.clone()).collect(),
             mutators: Arc::clone(mutators),
         }
     }

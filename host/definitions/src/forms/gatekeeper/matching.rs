@@ -1,8 +1,7 @@
 //! Converts the `match` field of a constraint or mutator to the rules, selectors and conditions of a stage.
 
 use admittance_admission::{
-    GroupVersionKind, LabelSelector, MatchConditions, MatchPolicy, Matcher, Operation, ResourcePattern, Rule,
-    Scope,
+    GroupVersionKind, LabelSelector, MatchConditions, MatchPolicy, Matcher, Operation, ResourcePattern, Rule, Scope,
 };
 use admittance_conditions::{CelConditions, MatchCondition};
 
@@ -147,8 +146,7 @@ impl Match {
             Matcher::Only(words) => words.contains(word),
         };
         let mut entries = self.kinds.iter();
-        self.kinds.is_empty()
-            || entries.any(|(groups, kinds)| fits(groups, &kind.group) && fits(kinds, &kind.kind))
+        self.kinds.is_empty() || entries.any(|(groups, kinds)| fits(groups, &kind.group) && fits(kinds, &kind.kind))
     }
 
     /// Returns match conditions for the parts of `match` that rules and selectors cannot express, such as namespaces
@@ -166,10 +164,7 @@ impl Match {
         let excluded = [&self.excluded_namespaces, excluded].concat();
         if !excluded.is_empty() {
             let excluded_test = any_of(&excluded, NAMESPACE);
-            conditions.push((
-                "excludedNamespaces",
-                format!("{NAMESPACE} == '' || !({excluded_test})"),
-            ));
+            conditions.push(("excludedNamespaces", format!("{NAMESPACE} == '' || !({excluded_test})")));
         }
         if let Some(name) = &self.name {
             conditions.push(("name", test(name, NAME)));

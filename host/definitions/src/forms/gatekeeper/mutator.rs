@@ -173,9 +173,7 @@ impl MutatorDocument {
         }
         let narrowed = rules.flat_map(|rule| {
             let entries = self.apply_to.iter();
-            entries
-                .filter_map(move |entry| entry.narrow(&rule))
-                .collect::<Vec<_>>()
+            entries.filter_map(move |entry| entry.narrow(&rule)).collect::<Vec<_>>()
         });
         narrowed.collect()
     }
@@ -187,9 +185,7 @@ impl MutatorDocument {
 
 impl ApplyTo {
     pub(super) fn is_for(&self, kind: &GroupVersionKind) -> bool {
-        self.groups.contains(&kind.group)
-            && self.versions.contains(&kind.version)
-            && self.kinds.contains(&kind.kind)
+        self.groups.contains(&kind.group) && self.versions.contains(&kind.version) && self.kinds.contains(&kind.kind)
     }
 
     fn overlaps(&self, other: &Self) -> bool {
@@ -232,11 +228,7 @@ impl ApplyTo {
 
 /// Returns the mutators in the order in which they are applied to objects from `source`, which is either requests or
 /// expansion templates. A mutator without rules is left out.
-pub(super) fn mutators(
-    documents: &[&MutatorDocument],
-    source: ObjectSource,
-    syncs: &[&SyncDocument],
-) -> Vec<Mutator> {
+pub(super) fn mutators(documents: &[&MutatorDocument], source: ObjectSource, syncs: &[&SyncDocument]) -> Vec<Mutator> {
     let excluded: Vec<String> = syncs
         .iter()
         .flat_map(|sync| sync.excluded_from_mutation.iter().cloned())

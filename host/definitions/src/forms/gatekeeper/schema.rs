@@ -35,8 +35,7 @@ impl LocatedValue {
         let children = node.children();
         let value = match node.json() {
             Json::Object(_) => {
-                let field =
-                    |(name, child): &(Option<&str>, Node<'_>)| Some(((*name)?.to_owned(), Self::new(child)));
+                let field = |(name, child): &(Option<&str>, Node<'_>)| Some(((*name)?.to_owned(), Self::new(child)));
                 Parts::Object(children.iter().filter_map(field).collect())
             }
             Json::Array(_) => Parts::List(children.iter().map(|(_, child)| Self::new(child)).collect()),
@@ -155,8 +154,7 @@ impl SchemaCheck<'_> {
             ("maxProperties", false, as_number(length, json.is_object())),
         ];
         for (name, is_least, optional_measure) in limits {
-            let (Some(limit), Some(measure)) = (schema.get(name).and_then(Json::as_f64), optional_measure)
-            else {
+            let (Some(limit), Some(measure)) = (schema.get(name).and_then(Json::as_f64), optional_measure) else {
                 continue;
             };
             if (is_least && measure < limit) || (!is_least && measure > limit) {
@@ -169,13 +167,9 @@ impl SchemaCheck<'_> {
 
     fn object(&mut self, value: &LocatedValue, fields: &[(String, LocatedValue)], schema: &Json) -> Json {
         let none = Map::new();
-        let properties = schema
-            .get("properties")
-            .and_then(Json::as_object)
-            .unwrap_or(&none);
+        let properties = schema.get("properties").and_then(Json::as_object).unwrap_or(&none);
         let additional_schema = schema.get("additionalProperties");
-        let keeps_others =
-            flag(schema, "x-kubernetes-preserve-unknown-fields") || additional_schema.is_some();
+        let keeps_others = flag(schema, "x-kubernetes-preserve-unknown-fields") || additional_schema.is_some();
         let mut result = Map::new();
         for (name, field) in fields {
             let field_schema = properties
@@ -200,11 +194,7 @@ impl SchemaCheck<'_> {
                 result.insert(name.clone(), default.clone());
             }
         }
-        let required = schema
-            .get("required")
-            .and_then(Json::as_array)
-            .into_iter()
-            .flatten();
+        let required = schema.get("required").and_then(Json::as_array).into_iter().flatten();
         for name in required.filter_map(Json::as_str) {
             if !result.contains_key(name) {
                 let message = format!("the template's schema requires the field {}", quoted(name));

@@ -83,10 +83,7 @@ fn read_exclusion(node: &Node<'_>, sync: &mut SyncDocument) {
         ("webhook", &mut sync.excluded_namespaces),
         ("mutation-webhook", &mut sync.excluded_from_mutation),
     ] {
-        if processes
-            .iter()
-            .any(|process| process == "*" || process == webhook)
-        {
+        if processes.iter().any(|process| process == "*" || process == webhook) {
             excluded.extend(namespaces.iter().cloned());
         }
     }

@@ -5,8 +5,7 @@ mod read;
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    ClusterKind, FailurePolicy, Mode, ModuleReference, ObjectGenerator, Operation, Phase, Reinvocation,
-    StageSpec,
+    ClusterKind, FailurePolicy, Mode, ModuleReference, ObjectGenerator, Operation, Phase, Reinvocation, StageSpec,
 };
 use admittance_conditions::{Action, Binding, CompiledPolicy, MessageWording};
 use admittance_mutation::Mutator;
@@ -97,11 +96,7 @@ impl ConstraintStage<'_> {
 }
 
 impl TemplateDocument {
-    pub(super) fn chain(
-        &self,
-        documents: &GatekeeperDocuments<'_>,
-        mistakes: &mut Mistakes,
-    ) -> ChainDefinition {
+    pub(super) fn chain(&self, documents: &GatekeeperDocuments<'_>, mistakes: &mut Mistakes) -> ChainDefinition {
         let (constraint_stages, mut warnings) = self.constraint_stages(documents, mistakes);
         let syncs = &documents.syncs;
         let plugin = match &self.engine {
@@ -193,14 +188,16 @@ impl TemplateDocument {
                 .filter(|(_, path)| constraint.matching.is_for(path.kind()))
                 .map(|(expansion, path)| (Some(expansion.clone()), Some(path.clone())));
             let direct_source = std::iter::once((None, None));
-            constraint_stages.extend(direct_source.chain(path_sources).map(|(expansion, path)| {
-                ConstraintStage {
-                    constraint,
-                    parameters: parameters.clone(),
-                    path,
-                    expansion,
-                }
-            }));
+            constraint_stages.extend(
+                direct_source
+                    .chain(path_sources)
+                    .map(|(expansion, path)| ConstraintStage {
+                        constraint,
+                        parameters: parameters.clone(),
+                        path,
+                        expansion,
+                    }),
+            );
         }
         let mut warnings = schema_check.warnings;
         if documents.expansions.is_empty() {
@@ -262,11 +259,7 @@ impl TemplateDocument {
         spec.timeout = TIMEOUT;
         spec.reinvocation = Reinvocation::Never;
         spec.denials_name_policy = true;
-        spec.mode = if actions.is_empty() {
-            Mode::Audit
-        } else {
-            Mode::Enforce
-        };
+        spec.mode = if actions.is_empty() { Mode::Audit } else { Mode::Enforce };
         Some(spec)
     }
 }
@@ -297,8 +290,7 @@ impl RegoCode {
             }
             Some((constraint_stage.name(), settings))
         };
-        let constraints: Map<String, Json> =
-            constraint_stages.iter().filter_map(constraint_settings).collect();
+        let constraints: Map<String, Json> = constraint_stages.iter().filter_map(constraint_settings).collect();
         let mut settings = json!({"rego": self.text, "version": self.version, "constraints": constraints});
         let mut plugin = PluginDefinition::new(ModuleReference::stock("rego"));
         let kinds = self.inventory(syncs);
@@ -336,10 +328,7 @@ impl RegoCode {
     }
 }
 
-fn plugin_for_constraint(
-    plugin: &PluginDefinition,
-    constraint_stage: &ConstraintStage<'_>,
-) -> PluginDefinition {
+fn plugin_for_constraint(plugin: &PluginDefinition, constraint_stage: &ConstraintStage<'_>) -> PluginDefinition {
     let mut plugin = plugin.clone();
     let environment = &mut plugin.allow.environment;
     environment.insert(CONSTRAINT.to_owned(), constraint_stage.name());

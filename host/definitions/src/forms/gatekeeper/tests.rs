@@ -1,8 +1,6 @@
 mod generated;
 
-use admittance_admission::{
-    ClusterKind, FailurePolicy, Matcher, Mode, ModuleReference, Operation, Phase, Scope,
-};
+use admittance_admission::{ClusterKind, FailurePolicy, Matcher, Mode, ModuleReference, Operation, Phase, Scope};
 use admittance_conditions::{Action, MessageWording};
 use serde_json::json;
 
@@ -143,10 +141,7 @@ spec:
         (&json!("v0"), &json!(["package lib.a"]))
     );
     assert_eq!(of_b.settings["inventory"], json!(["v1/Node"]));
-    let kinds = [
-        ClusterKind::new("v1", "Namespace"),
-        ClusterKind::new("v1", "Node"),
-    ];
+    let kinds = [ClusterKind::new("v1", "Namespace"), ClusterKind::new("v1", "Node")];
     assert_eq!(of_b.allow.cluster, kinds.into());
     assert_eq!(of_b.allow.environment["CONSTRAINT"], "b");
 }
@@ -154,13 +149,10 @@ spec:
 #[test]
 fn only_actions_for_gatekeepers_admission_webhook_are_enforced() {
     let scoped = |entries: &str| {
-        format!(
-            "{{ parameters: {{ most: 1 }}, enforcementAction: scoped, scopedEnforcementActions: [{entries}] }}"
-        )
+        format!("{{ parameters: {{ most: 1 }}, enforcementAction: scoped, scopedEnforcementActions: [{entries}] }}")
     };
-    let scoped_action = |action: &str, point: &str| {
-        format!("{{ action: {action}, enforcementPoints: [ {{ name: {point} }} ] }}")
-    };
+    let scoped_action =
+        |action: &str, point: &str| format!("{{ action: {action}, enforcementPoints: [ {{ name: {point} }} ] }}");
     for (spec, mode, actions) in [
         (
             "{ parameters: { most: 1 } }".to_owned(),
@@ -191,21 +183,13 @@ fn only_actions_for_gatekeepers_admission_webhook_are_enforced() {
             Some(Mode::Audit),
             json!(["deny"]),
         ),
-        (
-            scoped(&scoped_action("deny", "audit.gatekeeper.sh")),
-            None,
-            json!(null),
-        ),
+        (scoped(&scoped_action("deny", "audit.gatekeeper.sh")), None, json!(null)),
         (scoped(&scoped_action("deny", "vap.k8s.io")), None, json!(null)),
     ] {
         let chain = load_one(&format!("{REGO}{}", constraint("a", &spec)));
         assert_eq!(chain.stages.first().map(|stage| stage.spec.mode), mode, "{spec}");
         if let Some(stage) = chain.stages.first() {
-            assert_eq!(
-                plugin(stage).settings["constraints"]["a"]["actions"],
-                actions,
-                "{spec}"
-            );
+            assert_eq!(plugin(stage).settings["constraints"]["a"]["actions"], actions, "{spec}");
         }
     }
 }
@@ -260,11 +244,7 @@ fn mistakes_in_templates_and_constraints_are_reported() {
     let with_constraint = |spec: &str| format!("{REGO}{}", constraint("a", spec));
     let mistake = |text: &str| match load_text("policies.yaml", text) {
         Ok(chains) => panic!("{text}: {chains:?}"),
-        Err(mistakes) => mistakes
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join("\n"),
+        Err(mistakes) => mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
     };
     for (text, expected) in [
         (
@@ -334,13 +314,9 @@ fn mistakes_in_templates_and_constraints_are_reported() {
     // field.
     let chain = load_one(&with_constraint("{ parameters: { most: 1, mots: 2 } }"));
     let warnings = warnings(&chain);
-    let is_of_field = |warning: &&String| {
-        warning.contains("spec.parameters.mots: the template's schema has no field \"mots\"")
-    };
-    assert!(
-        warnings.iter().any(|warning| is_of_field(&warning)),
-        "{warnings:?}"
-    );
+    let is_of_field =
+        |warning: &&String| warning.contains("spec.parameters.mots: the template's schema has no field \"mots\"");
+    assert!(warnings.iter().any(|warning| is_of_field(&warning)), "{warnings:?}");
     let inventory = |warning: &String| warning.contains("reads data.inventory, which is empty");
     assert!(warnings.iter().any(inventory), "{warnings:?}");
 }
@@ -349,8 +325,7 @@ fn mistakes_in_templates_and_constraints_are_reported() {
 /// ignores them there.
 #[test]
 fn crd_names_that_gatekeeper_ignores_are_accepted_in_a_template() {
-    let names =
-        "names: { kind: Limits, listKind: LimitsList, plural: limits, singular: limits, categories: [all] }";
+    let names = "names: { kind: Limits, listKind: LimitsList, plural: limits, singular: limits, categories: [all] }";
     let text = REGO.replace("names: { kind: Limits, shortNames: [lim] }", names);
     assert_ne!(text, REGO);
     assert_eq!(load_one(&text).name, "limits");

@@ -54,10 +54,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
         })
         .collect();
     if resources.is_empty() {
-        root.wrong(
-            "the OpenAPI document has no schema of a kind that can be created",
-            fix,
-        );
+        root.wrong("the OpenAPI document has no schema of a kind that can be created", fix);
     }
     Some(ResourceDocument {
         name: root.location().file,

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    ClusterKind, FailurePolicy, LabelSelector, MatchPolicy, Matcher, Operation, Phase, Reinvocation, Rule,
-    StageSpec, suggestion_or,
+    ClusterKind, FailurePolicy, LabelSelector, MatchPolicy, Matcher, Operation, Phase, Reinvocation, Rule, StageSpec,
+    suggestion_or,
 };
 use admittance_conditions::{
     Action, Binding, CompiledPolicy, MessageWording, ParamsMissing, ParamsSelector, PolicyParams,
@@ -122,8 +122,7 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase) -> Option<PolicyDocumen
 }
 
 pub(in crate::forms) fn refuse_empty(policy: &CompiledPolicy, phase: Phase, spec: &Node<'_>) {
-    let is_empty =
-        policy.validations.is_empty() && policy.audit_annotations.is_empty() && policy.mutations.is_empty();
+    let is_empty = policy.validations.is_empty() && policy.audit_annotations.is_empty() && policy.mutations.is_empty();
     if is_empty {
         let fix = match phase {
             Phase::Validating => "write `validations` or `auditAnnotations`",
@@ -136,9 +135,7 @@ pub(in crate::forms) fn refuse_empty(policy: &CompiledPolicy, phase: Phase, spec
 pub(super) fn read_binding(root: &Node<'_>, phase: Phase) -> Option<BindingDocument> {
     let (name, mut spec) = read_head(root, "write what it does")?;
     let policy_node = spec.required("policyName", "name the policy");
-    let policy = policy_node
-        .as_ref()
-        .and_then(|node| node.parse_with(names::subdomain));
+    let policy = policy_node.as_ref().and_then(|node| node.parse_with(names::subdomain));
     let params = spec.get_optional("paramRef", read_param_ref);
     let read_match = |node: &Node<'_>| read_constraints(node, false);
     let constraints = spec.get_or_default("matchResources", read_match);
@@ -243,16 +240,8 @@ impl BindingDocument {
 impl PolicyDocument {
     /// Creates the policy's chain. It has a stage for each binding, in the order of the bindings' names. Warns about
     /// type errors in the expressions.
-    pub(super) fn chain(
-        &self,
-        bindings: &[&BindingDocument],
-        resources: &[&ResourceDocument],
-    ) -> ChainDefinition {
-        let mut bindings: Vec<_> = bindings
-            .iter()
-            .copied()
-            .filter(|binding| binding.binds(self))
-            .collect();
+    pub(super) fn chain(&self, bindings: &[&BindingDocument], resources: &[&ResourceDocument]) -> ChainDefinition {
+        let mut bindings: Vec<_> = bindings.iter().copied().filter(|binding| binding.binds(self)).collect();
         bindings.sort_by(|one, other| one.name.cmp(&other.name));
         let structures = match self.phase {
             Phase::Mutating => typing::structures(resources),

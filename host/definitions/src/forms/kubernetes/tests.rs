@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use admittance_admission::{
     FailurePolicy, Grants, LabelOperator, LabelRequirement, LabelSelector, MatchPolicy, Matcher, Mode,
-    NamespaceSelector, Operation, Protocol, Reinvocation, ResourcePattern, ReviewVersion, Rule, Scope,
-    ServiceNaming, SideEffects, StageSpec, WebhookTarget,
+    NamespaceSelector, Operation, Protocol, Reinvocation, ResourcePattern, ReviewVersion, Rule, Scope, ServiceNaming,
+    SideEffects, StageSpec, WebhookTarget,
 };
 use serde_json::json;
 
@@ -250,12 +250,7 @@ fn unset_fields_have_the_defaults_of_their_version() {
         ("v1", "", "Mutating", "Fail Equivalent 10s None Never [V1]"),
         ("v1", "", "Validating", "Fail Equivalent 10s None Never [V1]"),
         ("v1", plugin, "Mutating", "Fail Equivalent 10s None Never []"),
-        (
-            "v1beta1",
-            only,
-            "Mutating",
-            "Ignore Exact 30s Unknown Never [V1Beta1]",
-        ),
+        ("v1beta1", only, "Mutating", "Ignore Exact 30s Unknown Never [V1Beta1]"),
         ("v1beta1", "", "Validating", "Ignore Exact 30s None Never [V1]"),
         ("v1beta1", plugin, "Mutating", "Ignore Exact 30s None Never []"),
         (
@@ -303,11 +298,7 @@ fn a_service_without_ca_bundle_is_verified_with_the_operating_systems_cas() {
 
 #[test]
 fn empty_queries_and_fragments_of_urls_are_dropped() {
-    for url in [
-        "https://h.example/a",
-        "https://h.example/a?",
-        "HTTPS://h.example/a#",
-    ] {
+    for url in ["https://h.example/a", "https://h.example/a?", "HTTPS://h.example/a#"] {
         let change = format!("clientConfig: {{ url: '{url}' }}");
         let stage = read("Mutating", "v1", &change).unwrap().stages.remove(0);
         let Some(webhook) = stage.hook.get::<WebhookDefinition>() else {
@@ -327,9 +318,8 @@ fn resources_match_as_in_the_api_server() {
         ("[a, '*', a/b]", &["a", "*", "a/b"]),
     ];
     for (resources, expected) in table {
-        let change = format!(
-            "rules: [ {{ operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: {resources} }} ]"
-        );
+        let change =
+            format!("rules: [ {{ operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: {resources} }} ]");
         let rule = read("Mutating", "v1", &change).unwrap().rules.remove(0);
         let expected: Vec<_> = expected
             .iter()
@@ -371,14 +361,8 @@ fn side_effects_and_review_versions_are_optional_for_a_plugin() {
             "timeoutSeconds: 1\ntimeout: 1s",
             "12:14: .timeout: the webhook has `timeoutSeconds` and `timeout`; keep one of them",
         ),
-        (
-            "timeout: 31s",
-            "11:14: .timeout: 31s is out of range; write 1ms to 30s",
-        ),
-        (
-            "timeout: 10",
-            "11:14: .timeout: 10 has no unit; write 10ms or 10s",
-        ),
+        ("timeout: 31s", "11:14: .timeout: 31s is out of range; write 1ms to 30s"),
+        ("timeout: 10", "11:14: .timeout: 10 has no unit; write 10ms or 10s"),
         (
             "mode: audit",
             "11:11: .mode: \"audit\" is not a valid mode; case matters: write Audit",
@@ -439,9 +423,7 @@ fn mistakes_outside_the_webhooks_are_reported() {
         ),
     ];
     for (text, expected) in table {
-        let text = format!(
-            "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\n{text}"
-        );
+        let text = format!("apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\n{text}");
         let message = load_text("f", &text).unwrap_err().to_string().replace("f:", "");
         assert_eq!(message, expected, "{text}");
     }

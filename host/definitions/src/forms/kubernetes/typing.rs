@@ -79,18 +79,11 @@ pub(super) fn misfits(
     rules: &[Rule],
     documents: &[&ResourceDocument],
 ) -> Vec<Mistake> {
-    let is_mutation = |expression: &&WrittenExpression| {
-        matches!(expression.role, Role::ApplyConfiguration | Role::JsonPatch)
-    };
+    let is_mutation =
+        |expression: &&WrittenExpression| matches!(expression.role, Role::ApplyConfiguration | Role::JsonPatch);
     let mutations: Vec<_> = expressions.iter().filter(is_mutation).collect();
     let resources = documents.iter().flat_map(|document| &document.resources);
-    let defined = resources.map(|resource| {
-        (
-            &resource.kind,
-            resource.plural.clone(),
-            resource.structure.clone(),
-        )
-    });
+    let defined = resources.map(|resource| (&resource.kind, resource.plural.clone(), resource.structure.clone()));
     let builtin = Structure::builtin_kinds().filter_map(|kind| {
         let structure = Structure::builtin(kind)?;
         Some((kind, kind.guess_resource().resource, structure))
@@ -100,11 +93,7 @@ pub(super) fn misfits(
         for (mutation, expression) in policy.mutations.iter().zip(&mutations) {
             for misfit in mutation.misfits(structure) {
                 let message = format!("{prefix}{misfit}, so the mutation fails wherever it is applied");
-                warnings.push(
-                    expression
-                        .location
-                        .mistake(message, "correct the name or the type"),
-                );
+                warnings.push(expression.location.mistake(message, "correct the name or the type"));
             }
         }
     };
@@ -134,15 +123,13 @@ pub(super) fn warnings(
     let resources = || documents.iter().flat_map(|document| &document.resources);
     let params_resource = params.and_then(|params| {
         let is_named = |resource: &&SchemaResource| {
-            (resource.kind.api_version().as_str(), resource.kind.kind.as_str())
-                == (params.api_version(), params.kind())
+            (resource.kind.api_version().as_str(), resource.kind.kind.as_str()) == (params.api_version(), params.kind())
         };
         resources().find(is_named)
     });
     let mut named_resources: Vec<&SchemaResource> = Vec::new();
     for resource in resources() {
-        let is_new =
-            resource.schema.is_some() && named_resources.iter().all(|other| other.kind != resource.kind);
+        let is_new = resource.schema.is_some() && named_resources.iter().all(|other| other.kind != resource.kind);
         let is_named = |rule: &Rule| names(rule, &resource.kind, &resource.plural);
         if is_new && rules.iter().any(is_named) {
             named_resources.push(resource);

@@ -91,10 +91,7 @@ fn a_policy_is_a_chain_of_one_stage() {
     let source = "oci://ghcr.io/kubewarden/policies/psp-capabilities:v0.1.9";
     assert_eq!(plugin.source.to_string(), source);
     assert_eq!(plugin.settings, json!({"allowed_capabilities": ["CHOWN"]}));
-    let kinds = [
-        ClusterKind::new("apps/v1", "Deployment"),
-        ClusterKind::new("v1", "Pod"),
-    ];
+    let kinds = [ClusterKind::new("apps/v1", "Deployment"), ClusterKind::new("v1", "Pod")];
     assert_eq!(plugin.allow.cluster, kinds.into());
     let warnings = chain.warnings();
     let warning = warnings
@@ -127,10 +124,7 @@ spec:
     let spec = &chain.stages[0].spec;
     let namespaces = NamespaceSelector::In(vec!["team-a".to_owned()]);
     assert_eq!(spec.namespace_selector, Some(namespaces));
-    assert_eq!(
-        (spec.failure_policy, spec.mode),
-        (FailurePolicy::Fail, Mode::Enforce)
-    );
+    assert_eq!((spec.failure_policy, spec.mode), (FailurePolicy::Fail, Mode::Enforce));
     assert_eq!(spec.timeout, Duration::from_secs(2));
     assert_eq!(spec.rules[0].match_policy, MatchPolicy::Equivalent);
     assert_eq!(
@@ -166,13 +160,7 @@ fn mistakes_in_a_policy_are_reported() {
             "spec.contextAwareResources[1]",
             "is not a valid kind",
         ),
-        (
-            "registry://ghcr.io",
-            "http://ghcr.io",
-            9,
-            "spec.module",
-            "uses http",
-        ),
+        ("registry://ghcr.io", "http://ghcr.io", 9, "spec.module", "uses http"),
         (
             "    allowed_capabilities: [CHOWN]",
             "    - a",
@@ -194,13 +182,7 @@ fn mistakes_in_a_policy_are_reported() {
             "spec.mutatin",
             "unknown field",
         ),
-        (
-            "  name: psp-capabilities",
-            "  name: Psp",
-            5,
-            "metadata.name",
-            "Psp",
-        ),
+        ("  name: psp-capabilities", "  name: Psp", 5, "metadata.name", "Psp"),
         (
             "kind: ClusterAdmissionPolicy",
             "kind: AdmissionPolicy",
@@ -221,15 +203,10 @@ fn mistakes_in_a_policy_are_reported() {
     }
     let text = FULL_POLICY
         .replace("ClusterAdmissionPolicy", "AdmissionPolicy")
-        .replace(
-            "  name: psp-capabilities",
-            "  namespace: a\n  name: psp-capabilities",
-        );
+        .replace("  name: psp-capabilities", "  namespace: a\n  name: psp-capabilities");
     let mistakes = load_text("policies.yaml", &text).unwrap_err();
     assert!(
-        mistakes
-            .iter()
-            .any(|mistake| mistake.path == "spec.namespaceSelector"),
+        mistakes.iter().any(|mistake| mistake.path == "spec.namespaceSelector"),
         "{mistakes}"
     );
 }

@@ -41,8 +41,7 @@ pub(super) fn placements(
         return Vec::new();
     };
     let rules = |placement: PodPlacement| {
-        let is_chosen =
-            |name: &&str| controllers.is_none_or(|names| names.iter().any(|controller| controller == name));
+        let is_chosen = |name: &&str| controllers.is_none_or(|names| names.iter().any(|controller| controller == name));
         let placement_controllers = CONTROLLERS.iter().filter(|controller| controller.2 == placement);
         let chosen_controllers: Vec<_> = placement_controllers
             .filter(|controller| is_chosen(&controller.0))
@@ -57,10 +56,7 @@ pub(super) fn placements(
             ..pods.clone()
         };
         let rules = ["apps", "batch"].map(group_rule);
-        rules
-            .into_iter()
-            .filter(|rule| !rule.resources.is_empty())
-            .collect()
+        rules.into_iter().filter(|rule| !rule.resources.is_empty()).collect()
     };
     [PodPlacement::Template, PodPlacement::JobTemplate]
         .map(|placement| {
@@ -137,11 +133,7 @@ impl PodPlacement {
 
     /// Wraps a change of a Pod, such as `Object{spec: ...}`, into a change of the object that contains the Pod.
     fn wrapped(self, text: &str) -> Option<String> {
-        let rest = text
-            .trim()
-            .strip_prefix("Object")?
-            .trim_start()
-            .strip_prefix('{')?;
+        let rest = text.trim().strip_prefix("Object")?.trim_start().strip_prefix('{')?;
         let mut depth = 1;
         let (end, _) = rest.char_indices().find(|(_, character)| {
             depth += match character {
@@ -172,8 +164,7 @@ fn replace_path(text: &str, from: &str, to: &str) -> String {
     let mut replaced = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let namespace = part.strip_prefix(".namespace");
-        let is_kept =
-            replaced.ends_with(is_of_name) || namespace.is_some_and(|rest| !rest.starts_with(is_of_name));
+        let is_kept = replaced.ends_with(is_of_name) || namespace.is_some_and(|rest| !rest.starts_with(is_of_name));
         replaced.push_str(if is_kept { from } else { to });
         replaced.push_str(part);
     }

@@ -87,16 +87,10 @@ pub(super) fn read(root: &Node<'_>, scope: PolicyScope) -> Option<ChainDefinitio
     })
 }
 
-fn read_settings(
-    fields: &mut Fields<'_>,
-    scope: PolicyScope,
-    (name, namespace): (String, Option<String>),
-) -> Settings {
+fn read_settings(fields: &mut Fields<'_>, scope: PolicyScope, (name, namespace): (String, Option<String>)) -> Settings {
     let mut spec = StageSpec::new("");
     spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Fail, Node::word);
-    let webhook = fields
-        .optional("webhookConfiguration")
-        .and_then(|node| node.object());
+    let webhook = fields.optional("webhookConfiguration").and_then(|node| node.object());
     spec.timeout = policy::TIMEOUT;
     if let Some(mut fields) = webhook {
         spec.timeout = read_seconds(&mut fields, "timeoutSeconds", 1..=30, policy::TIMEOUT);
@@ -172,10 +166,7 @@ fn read_controller(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<Strin
     let name = node.string()?;
     let controllers = autogen::controllers();
     if !controllers.contains(&name) {
-        let message = format!(
-            "{} creates no Pods, and has no effect, as in Kyverno",
-            quoted(name)
-        );
+        let message = format!("{} creates no Pods, and has no effect, as in Kyverno", quoted(name));
         let fix = format!("write {}", enumerated(controllers.into_iter(), "or"));
         warnings.push(node.mistake(message, fix));
     }
@@ -197,10 +188,7 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool
         && !matches!(mode, "" | "Kubernetes")
     {
         let message = "a policy for JSON payloads is never called: requests have objects of Kubernetes";
-        node.wrong(
-            message,
-            "write `mode: Kubernetes`, or keep it for Kyverno's command",
-        );
+        node.wrong(message, "write `mode: Kubernetes`, or keep it for Kyverno's command");
     }
     // The field `background` is ignored here. Audits evaluate each chain, even if its policy disables background scans.
     if let Some(node) = fields.optional("background") {
@@ -211,8 +199,7 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool
     if let Some(node) = fields.optional("useServerSideApply")
         && node.boolean() == Some(true)
     {
-        let message =
-            "a change of a list or map that is only replaced as a whole is refused, as by kube-apiserver";
+        let message = "a change of a list or map that is only replaced as a whole is refused, as by kube-apiserver";
         warnings.push(node.mistake(message, "write such changes as `JSONPatch`"));
     }
     let existing = fields.optional("mutateExisting");

@@ -61,10 +61,7 @@ spec:
 status: {}
 "#,
     );
-    assert_eq!(
-        (chain.name.as_str(), chain.phase),
-        ("replicas", Phase::Validating)
-    );
+    assert_eq!((chain.name.as_str(), chain.phase), ("replicas", Phase::Validating));
     let [stage] = chain.stages.as_slice() else {
         panic!("{chain:?}")
     };
@@ -239,11 +236,7 @@ fn fields_without_an_effect_cause_warnings() {
     ] {
         let lines = format!("validations: [{{ expression: \"true\" }}]\n{lines}");
         let chain = load_one(&pod_policy("ValidatingPolicy", &lines));
-        let messages: Vec<_> = chain
-            .warnings
-            .iter()
-            .map(|warning| warning.message.as_str())
-            .collect();
+        let messages: Vec<_> = chain.warnings.iter().map(|warning| warning.message.as_str()).collect();
         assert_eq!((messages, chain.stages.len()), (vec![expected], stages));
     }
 }
@@ -267,10 +260,7 @@ fn unsupported_fields_and_kinds_are_mistakes() {
             "webhookConfiguration: { timeoutSeconds: 31 }",
             "spec.webhookConfiguration.timeoutSeconds",
         ),
-        (
-            "validationActions: [Deny, Warn]",
-            "Deny and Warn exclude each other",
-        ),
+        ("validationActions: [Deny, Warn]", "Deny and Warn exclude each other"),
         ("images: []", "spec.images: unknown field"),
         (
             "validations: [{ expression: \"object.spec == \" }]",
@@ -305,11 +295,7 @@ fn unsupported_fields_and_kinds_are_mistakes() {
             "PolicyException",
             "write a PolicyException of policies.kyverno.io",
         ),
-        (
-            "kyverno.io/v2",
-            "CleanupPolicy",
-            "it creates or deletes other objects",
-        ),
+        ("kyverno.io/v2", "CleanupPolicy", "it creates or deletes other objects"),
         (
             "policies.kyverno.io/v1",
             "GeneratingPolicy",
@@ -352,9 +338,7 @@ fn with_exception(kind: &str, spec: &str) -> String {
 #[test]
 fn an_exception_applies_to_all_stages_of_its_policy() {
     let condition = "{ name: a, expression: \"image(object.spec.image).tag() == '1'\" }";
-    let spec = format!(
-        "  matchConditions: [{condition}]\n  expiresAt: 2030-01-01T00:00:00Z\n  reportResult: pass\n"
-    );
+    let spec = format!("  matchConditions: [{condition}]\n  expiresAt: 2030-01-01T00:00:00Z\n  reportResult: pass\n");
     for kind in ["ValidatingPolicy", "NamespacedValidatingPolicy", "MutatingPolicy"] {
         let chain = load_one(&with_exception(kind, &spec));
         assert_eq!(chain.stages.len(), 3);

@@ -185,11 +185,7 @@ fn addresses(chain: &ChainDefinition, id: &StageId) -> Vec<String> {
     };
     match id.stage.as_str() {
         ALL => vec![address(ALL)],
-        _ => chain
-            .stages
-            .iter()
-            .map(|stage| address(&stage.spec.name))
-            .collect(),
+        _ => chain.stages.iter().map(|stage| address(&stage.spec.name)).collect(),
     }
 }
 

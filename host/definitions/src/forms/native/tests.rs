@@ -1,7 +1,6 @@
 use admittance_admission::{
     ClusterKind, Grants, HttpGrant, HttpOrigin, LabelOperator, LabelRequirement, LabelSelector, Matcher,
-    NamespaceSelector, Operation, Protocol, ResourcePattern, ReviewVersion, Rule, Scope, ServiceNaming,
-    WebhookTarget,
+    NamespaceSelector, Operation, Protocol, ResourcePattern, ReviewVersion, Rule, Scope, ServiceNaming, WebhookTarget,
 };
 use serde_json::json;
 
@@ -376,19 +375,12 @@ fn a_webhook_is_read_with_its_defaults() {
         ),
     ];
     for (text, protocol, target, certificates) in table {
-        let stage = format!(
-            "{{ name: a, webhook: {{ {} }} }}",
-            text.replace("BUNDLE", &bundle)
-        );
+        let stage = format!("{{ name: a, webhook: {{ {} }} }}", text.replace("BUNDLE", &bundle));
         let stage_definition = read_stage(&stage).unwrap();
         let webhook: &WebhookDefinition = stage_definition.hook.get().unwrap();
         assert_eq!(webhook.protocol, protocol, "{text}");
         assert_eq!(webhook.target, target, "{text}");
-        assert_eq!(
-            webhook.ca_bundle.as_ref().map_or(0, Vec::len),
-            certificates,
-            "{text}"
-        );
+        assert_eq!(webhook.ca_bundle.as_ref().map_or(0, Vec::len), certificates, "{text}");
     }
 }
 

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use admittance_admission::{
-    FailurePolicy, LabelOperator, LabelSelector, MatchPolicy, Matcher, Mode, NamespaceSelector, Operation,
-    Phase, Reinvocation, Rule, Scope, SideEffects, StageSpec,
+    FailurePolicy, LabelOperator, LabelSelector, MatchPolicy, Matcher, Mode, NamespaceSelector, Operation, Phase,
+    Reinvocation, Rule, Scope, SideEffects, StageSpec,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -53,10 +53,7 @@ fn rule(rule: &Rule) -> Json {
         Matcher::Only(operations) => operations.iter().copied().map(Operation::as_str).collect(),
     };
     put(&mut object, "operations", operations);
-    for (key, matcher) in [
-        ("apiGroups", &rule.api_groups),
-        ("apiVersions", &rule.api_versions),
-    ] {
+    for (key, matcher) in [("apiGroups", &rule.api_groups), ("apiVersions", &rule.api_versions)] {
         if *matcher != Matcher::Any {
             put(&mut object, key, words(matcher));
         }

@@ -14,10 +14,7 @@ const CANARY: &str = "apps.kruise.io/sidecarset-canary";
 const BASE: &str = "apps.kruise.io/sidecarset-base";
 
 /// Annotations that OpenKruise itself writes when it updates Pods in place. This program ignores them without warning.
-const UPDATE_ANNOTATIONS: [&str; 2] = [
-    "kruise.io/sidecarset-hash",
-    "kruise.io/sidecarset-hash-without-image",
-];
+const UPDATE_ANNOTATIONS: [&str; 2] = ["kruise.io/sidecarset-hash", "kruise.io/sidecarset-hash-without-image"];
 
 /// A SidecarSet that is the canary of another SidecarSet, its base. If a Pod is selected by the canary and by the base,
 /// only the canary is injected into it.
@@ -39,13 +36,11 @@ pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>)
     let base = find(BASE)
         .filter(|_| find(CANARY).is_some_and(|(_, value)| value.json() == "true"))
         .and_then(|(_, node)| Some((node, node.json().as_str()?.to_owned())));
-    let canary = base
-        .filter(|(_, base)| !base.is_empty())
-        .map(|(node, base)| Canary {
-            name: name.to_owned(),
-            base,
-            location: node.value_location(),
-        });
+    let canary = base.filter(|(_, base)| !base.is_empty()).map(|(node, base)| Canary {
+        name: name.to_owned(),
+        base,
+        location: node.value_location(),
+    });
     for (key, node) in &annotations {
         let Some(key) = key.filter(|key| is_of_openkruise(key)) else {
             continue;

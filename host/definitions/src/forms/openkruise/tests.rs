@@ -80,18 +80,12 @@ fn a_sidecar_set_is_a_chain_of_one_stage() {
         .map(|warning| (warning.location.line, warning.path, warning.message))
         .collect();
     let expected = [
-        (
-            12,
-            "spec.containers[0].upgradeStrategy.upgradeType",
-            "hot upgrade",
-        ),
+        (12, "spec.containers[0].upgradeStrategy.upgradeType", "hot upgrade"),
         (17, "spec.injectionStrategy.revision", "earlier revisions"),
         (18, "spec.updateStrategy", "Pods that exist are not updated"),
     ];
     assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
-    for ((line, path, message), (expected_line, expected_path, expected_text)) in
-        warnings.iter().zip(expected)
-    {
+    for ((line, path, message), (expected_line, expected_path, expected_text)) in warnings.iter().zip(expected) {
         assert_eq!((*line, path.as_str()), (expected_line, expected_path));
         assert!(message.contains(expected_text), "{message}");
     }
@@ -234,8 +228,7 @@ fn a_sidecar_set_is_not_injected_into_pods_that_its_canary_selects() {
         set("base", "", "a"),
         set("first", &canary_of("base"), "b"),
         set("second", &canary_of("base"), "c"),
-        set("paused", &canary_of("base"), "d")
-            .replace("spec: {", "spec: { injectionStrategy: { paused: true },"),
+        set("paused", &canary_of("base"), "d").replace("spec: {", "spec: { injectionStrategy: { paused: true },"),
         set("stopped", &canary_of("base").replace("true", "false"), "e"),
     ];
     let chains = load_text("sets.yaml", &text.concat()).unwrap_or_else(|mistakes| panic!("{mistakes}"));
@@ -260,10 +253,7 @@ fn a_sidecar_set_is_not_injected_into_pods_that_its_canary_selects() {
     ]
     .map(|(chain, objects, namespaces)| (chain, objects.to_owned(), namespaces.to_owned()));
     assert_eq!(canaries, expected);
-    let specs = rest
-        .iter()
-        .flat_map(|chain| &chain.stages)
-        .map(|stage| &stage.spec);
+    let specs = rest.iter().flat_map(|chain| &chain.stages).map(|stage| &stage.spec);
     assert!(specs.into_iter().all(|spec| spec.yields_to.is_empty()));
 }
 
@@ -273,15 +263,9 @@ fn a_canary_sidecar_set_that_openkruise_refuses_is_a_mistake() {
     let base = set("base", "", "a");
     let canary = set("canary", &canary_of("base"), "a");
     for (text, expected_text) in [
+        (set("base", &canary_of("base"), "a"), "a canary cannot be its own base"),
         (
-            set("base", &canary_of("base"), "a"),
-            "a canary cannot be its own base",
-        ),
-        (
-            format!(
-                "{base}{}",
-                canary.replace("type: NotUpdate", "type: RollingUpdate")
-            ),
+            format!("{base}{}", canary.replace("type: NotUpdate", "type: RollingUpdate")),
             "a canary cannot update Pods that exist",
         ),
         (
@@ -306,10 +290,7 @@ fn annotations_without_an_effect_cause_warnings() {
             None,
         ),
         ("example.com/owner: a, notkruise.io/x: b", None),
-        (
-            canary_of("base").as_str(),
-            Some("there is no SidecarSet \"base\""),
-        ),
+        (canary_of("base").as_str(), Some("there is no SidecarSet \"base\"")),
         (
             "apps.kruise.io/sidecarset-canary: \"true\"",
             Some("the annotation apps.kruise.io/sidecarset-canary has no effect here; write both"),

@@ -63,8 +63,7 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
         mutations.wrong(message, "move the stage to a mutating chain");
     }
     let (policy, expressions) = read_expressions(&mut fields, PolicyCompiler::new(false), Vec::new());
-    if node.mistake_count() == mistakes_before && policy.validations.is_empty() && policy.mutations.is_empty()
-    {
+    if node.mistake_count() == mistakes_before && policy.validations.is_empty() && policy.mutations.is_empty() {
         node.wrong("it evaluates nothing", "write `validations` or `mutations`");
     }
     Some(CelDefinition {
@@ -74,10 +73,7 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
     })
 }
 
-pub(crate) fn read_policy(
-    fields: &mut Fields<'_>,
-    has_params: bool,
-) -> (CompiledPolicy, Vec<WrittenExpression>) {
+pub(crate) fn read_policy(fields: &mut Fields<'_>, has_params: bool) -> (CompiledPolicy, Vec<WrittenExpression>) {
     check_as_kubernetes(fields);
     let mut compiler = PolicyCompiler::new(has_params);
     let conditions = entries(fields, "matchConditions");
@@ -249,9 +245,7 @@ fn read_results(
         .filter_map(read_mutation_entry)
         .collect();
     let ExpressionReader {
-        compiler,
-        expressions,
-        ..
+        compiler, expressions, ..
     } = reading;
     let policy = compiler.finish(conditions, validations, annotations, mutations);
     (policy, expressions)
@@ -349,10 +343,7 @@ fn read_annotation(
 
 fn read_mutation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Option<PolicyExpression> {
     const PATCHES: [(&str, (&str, Role)); 2] = [
-        (
-            "ApplyConfiguration",
-            ("applyConfiguration", Role::ApplyConfiguration),
-        ),
+        ("ApplyConfiguration", ("applyConfiguration", Role::ApplyConfiguration)),
         ("JSONPatch", ("jsonPatch", Role::JsonPatch)),
     ];
     let mut fields = node.object()?;

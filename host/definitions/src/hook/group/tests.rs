@@ -108,10 +108,7 @@ fn mistakes_in_a_group_are_reported() {
             ][..],
         ),
         (
-            with(
-                "a()",
-                &format!("{plugin}          b: {{ source: file:/b.wasm }}\n"),
-            ),
+            with("a()", &format!("{plugin}          b: {{ source: file:/b.wasm }}\n")),
             &[
                 "groups.yaml:13:",
                 "group.plugins.b: the expression does not use it; write `b()`",
@@ -125,10 +122,7 @@ fn mistakes_in_a_group_are_reported() {
         ),
         (
             with("a()", "          a-b: { source: file:/a.wasm }\n"),
-            &[
-                "group.plugins.a-b: \"a-b\" is not an identifier",
-                "there is no `a`",
-            ],
+            &["group.plugins.a-b: \"a-b\" is not an identifier", "there is no `a`"],
         ),
         (
             with("a()", "          a: { source: file:/a.wasm, mutating: true }\n"),
@@ -186,10 +180,7 @@ fn a_policy_group_of_kubewarden_becomes_one_stage() {
         assert_eq!(stage.spec.timeout, Duration::from_secs(12));
         assert_eq!(stage.spec.mode.as_str(), "Audit");
         assert_eq!(stage.spec.message, None);
-        assert_eq!(
-            stage.spec.namespace_selector.is_some(),
-            kind == "AdmissionPolicyGroup"
-        );
+        assert_eq!(stage.spec.namespace_selector.is_some(), kind == "AdmissionPolicyGroup");
         let group = group(&chain);
         assert_eq!(
             (group.denial.code(), &*group.denial.message),
@@ -226,19 +217,14 @@ fn mistakes_in_a_policy_group_are_reported() {
             POLICIES.replace("reject_latest_tag()", "nothing()"),
             "there is no `nothing`",
         ),
-        (
-            format!("{POLICIES}  mutating: true\n"),
-            "spec.mutating: unknown field",
-        ),
+        (format!("{POLICIES}  mutating: true\n"), "spec.mutating: unknown field"),
         (format!("{POLICIES}  module: a\n"), "spec.module: unknown field"),
         (
             POLICIES.replace("module: ghcr", "modul: ghcr"),
             "spec.policies.sigstore_pgp.module: missing",
         ),
     ] {
-        let mistakes = load_text("groups.yaml", &document(&spec))
-            .unwrap_err()
-            .to_string();
+        let mistakes = load_text("groups.yaml", &document(&spec)).unwrap_err().to_string();
         assert!(mistakes.contains(says), "{says}\n{mistakes}");
     }
     // Kubewarden accepts a group whose expression leaves out one of its policies, so this is only a warning.

@@ -15,12 +15,7 @@ use crate::{
 /// value on the way to it. Returns `None` if the file has changed since it was read.
 ///
 /// If the setting is a text of several lines, `line` is the line of the mistake in it, counted from 1.
-pub fn setting_location(
-    stage: &Location,
-    is_candidate: bool,
-    pointer: &str,
-    line: Option<u32>,
-) -> Option<Location> {
+pub fn setting_location(stage: &Location, is_candidate: bool, pointer: &str, line: Option<u32>) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
     // A candidate without `settings` inherits those of the stage's plugin, so the setting is searched there.

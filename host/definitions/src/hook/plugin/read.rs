@@ -59,10 +59,7 @@ pub(crate) fn read_in_place_of_client<'a>(
     }
 }
 
-pub(crate) fn read_candidate(
-    fields: &mut Fields<'_>,
-    hook: Option<&HookDefinition>,
-) -> Option<CandidateDefinition> {
+pub(crate) fn read_candidate(fields: &mut Fields<'_>, hook: Option<&HookDefinition>) -> Option<CandidateDefinition> {
     let node = fields.optional("candidate")?;
     if fields.has("plugin") {
         let stage = fields.node().clone();
@@ -76,11 +73,7 @@ pub(crate) fn read_candidate(
             source: plugin_fields.source.clone()?,
             ..plugin_fields.with_defaults(hook?.get()?)
         };
-        return Some(CandidateDefinition {
-            plugin,
-            share,
-            rollout,
-        });
+        return Some(CandidateDefinition { plugin, share, rollout });
     }
     let message = "a candidate is compared with a plugin, and the stage has none";
     node.reject(message, "remove it, or write `plugin` beside it")
@@ -105,9 +98,7 @@ impl PluginFields {
         let memory = fields.get_optional("memory", readers::size(MEMORY));
         let is_pinned = fields.has("digest");
         let refresh = fields.optional("refresh").and_then(|refresh| {
-            let useless = source
-                .as_ref()
-                .and_then(|source| useless_refresh(source, is_pinned));
+            let useless = source.as_ref().and_then(|source| useless_refresh(source, is_pinned));
             if let Some((why, fix)) = useless {
                 refresh.wrong(why, fix);
             }

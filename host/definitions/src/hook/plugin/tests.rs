@@ -108,8 +108,8 @@ fn a_candidate_inherits_missing_fields_from_the_plugin() {
                 share,
                 rollout: None,
             };
-            let chains = load_text("chains/f.yaml", &document)
-                .unwrap_or_else(|mistakes| panic!("{mistakes}\n{document}"));
+            let chains =
+                load_text("chains/f.yaml", &document).unwrap_or_else(|mistakes| panic!("{mistakes}\n{document}"));
             assert_eq!(candidate(chains), Some(expected), "{document}");
         }
     }
@@ -118,8 +118,7 @@ fn a_candidate_inherits_missing_fields_from_the_plugin() {
         "plugin: { source: file:a.wasm }\n    candidate:",
     ] {
         for (document, ..) in forms(fields) {
-            let chains =
-                load_text("f", &document).unwrap_or_else(|mistakes| panic!("{mistakes}\n{document}"));
+            let chains = load_text("f", &document).unwrap_or_else(|mistakes| panic!("{mistakes}\n{document}"));
             assert_eq!(candidate(chains), None);
         }
     }
@@ -198,11 +197,7 @@ fn a_candidate_of_a_webhook_is_a_mistake() {
     for (index, webhook) in webhooks.iter().enumerate() {
         let forms = forms(&format!("candidate: {{ source: file:b.wasm }}\n    {webhook}"));
         let (document, line, path) = &forms[index];
-        let column = if path.starts_with("spec.admission") {
-            18
-        } else {
-            16
-        };
+        let column = if path.starts_with("spec.admission") { 18 } else { 16 };
         assert_eq!(
             load_text("f", document).unwrap_err().to_string(),
             format!(
@@ -232,10 +227,7 @@ fn only_module_sources_that_can_change_are_resolved_again() {
         (oci.to_owned(), None),
         (format!("{oci}, refresh: 10s"), Some(10)),
         (format!("{oci}, refresh: 7d"), Some(7 * 24 * 3600)),
-        (
-            "source: 'https://p.example.com/a', refresh: 5m".to_owned(),
-            Some(300),
-        ),
+        ("source: 'https://p.example.com/a', refresh: 5m".to_owned(), Some(300)),
     ] {
         assert_eq!(refresh_seconds(&plugin), Ok(expected), "{plugin}");
     }
@@ -255,8 +247,7 @@ fn only_module_sources_that_can_change_are_resolved_again() {
         ),
         (
             "source: file:a.wasm, refresh: 1m".to_owned(),
-            "a file is read again when it changes; only `https:` and `oci:` are refreshed; remove it"
-                .to_owned(),
+            "a file is read again when it changes; only `https:` and `oci:` are refreshed; remove it".to_owned(),
         ),
         (
             format!("{oci}, digest: '{PIN}', refresh: 1m"),

@@ -157,10 +157,7 @@ fn hooks(phase: &str, name: &str) -> String {
 
 fn phases(chains: &[ChainDefinition]) -> Vec<(&str, &str)> {
     let phase = |chain: &ChainDefinition| chain.phase.as_str();
-    chains
-        .iter()
-        .map(|chain| (phase(chain), chain.name.as_str()))
-        .collect()
+    chains.iter().map(|chain| (phase(chain), chain.name.as_str())).collect()
 }
 
 #[test]

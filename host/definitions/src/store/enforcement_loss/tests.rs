@@ -68,21 +68,13 @@ fn changes_that_enforce_less_count_as_losses() {
             false,
         ),
         ("[kube-system]", "[kube-system, shop]", true),
-        (
-            "name: c, expression: 'true'",
-            "name: c, expression: 'false'",
-            true,
-        ),
+        ("name: c, expression: 'true'", "name: c, expression: 'false'", true),
         (
             "- name: labels\n",
             "- name: labels\n      failurePolicy: Ignore\n",
             true,
         ),
-        (
-            "- name: labels\n",
-            "- name: labels\n      failurePolicy: Fail\n",
-            false,
-        ),
+        ("- name: labels\n", "- name: labels\n      failurePolicy: Fail\n", false),
         ("- name: labels\n", "- name: labels\n      mode: Audit\n", true),
         (
             "- name: labels\n",
@@ -138,10 +130,7 @@ fn changes_that_enforce_less_count_as_losses() {
         let now = definitions(&BEFORE.replace(part, instead));
         assert_eq!(enforces_less(&before, &now), expected, "{part} -> {instead}");
     }
-    assert!(
-        enforces_less(&Definitions::default(), &before),
-        "an exception is new"
-    );
+    assert!(enforces_less(&Definitions::default(), &before), "an exception is new");
     let (chain, _) = BEFORE.split_once("---").unwrap();
     assert!(enforces_less(&definitions(chain), &before), "an exception is new");
     assert!(!enforces_less(&Definitions::default(), &definitions(chain)));

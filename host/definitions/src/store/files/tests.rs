@@ -38,9 +38,7 @@ impl ReadDirectory {
                 };
                 files.iter().map(describe).collect::<Vec<_>>().join(" ")
             }
-            Err(error) => error
-                .to_string()
-                .replace(&format!("{}/", self.path("").display()), ""),
+            Err(error) => error.to_string().replace(&format!("{}/", self.path("").display()), ""),
         }
     }
 
@@ -65,10 +63,7 @@ async fn a_store_reads_and_owns_its_files() {
     for name in ["chains/b.json", "chains/a.yaml", "chains/.a.yaml", "chains/notes"] {
         directory.write(name, "1");
     }
-    assert_eq!(
-        directory.read().await,
-        "chains/a.yaml=1 chains/b.json=1 more.yaml=more"
-    );
+    assert_eq!(directory.read().await, "chains/a.yaml=1 chains/b.json=1 more.yaml=more");
     for (name, expected) in [
         ("more.yaml", true),
         ("chains/a.yaml", true),
@@ -282,10 +277,7 @@ async fn a_truncated_file_is_accepted_only_after_a_wait() {
         (RULES_LAST, cut(RULES_LAST, "        - pod"), true),
         (
             RULES_LAST,
-            cut(
-                RULES_LAST,
-                "- CREATE\n        - UPDATE\n      kinds:\n        - pod",
-            ),
+            cut(RULES_LAST, "- CREATE\n        - UPDATE\n      kinds:\n        - pod"),
             true,
         ),
         (RULES_LAST, RULES_LAST.replace("        - UPDATE\n", ""), true),

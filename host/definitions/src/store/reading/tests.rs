@@ -30,8 +30,7 @@ fn files_are_read_unchanged() {
 #[test]
 fn a_directory_without_definitions_causes_a_warning() {
     let directory = tempfile::tempdir().unwrap();
-    let warning =
-        || empty_directory(directory.path()).map(|warning| format!("{}; {}", warning.message, warning.fix));
+    let warning = || empty_directory(directory.path()).map(|warning| format!("{}; {}", warning.message, warning.fix));
     let none = "no definition was found; name a file, or a directory with *.yaml, *.yml or *.json in it";
     assert_eq!(warning().as_deref(), Some(none));
     fs::write(directory.path().join(".hidden.yaml"), "").unwrap();
@@ -80,11 +79,7 @@ fn a_read_does_not_mix_texts_of_different_moments() {
     symlink("1", path("data")).unwrap();
     fs::create_dir(path("chains")).unwrap();
     for file in 0..FILES {
-        symlink(
-            format!("../data/{file}"),
-            path("chains").join(format!("{file}.yaml")),
-        )
-        .unwrap();
+        symlink(format!("../data/{file}"), path("chains").join(format!("{file}.yaml"))).unwrap();
     }
     let is_over = AtomicBool::new(false);
     let (swap, is_over) = (&path("swap"), &is_over);

@@ -125,14 +125,8 @@ fn files_changed_by_other_programs_are_not_overwritten() {
         }
         let before = directory.tree();
         let error = write(&directory.changes()).unwrap_err();
-        assert!(
-            matches!(error, StoreError::ChangedMeanwhile { .. }),
-            "{name}: {error}"
-        );
-        assert!(
-            error.to_string().ends_with("nothing was written, try again"),
-            "{error}"
-        );
+        assert!(matches!(error, StoreError::ChangedMeanwhile { .. }), "{name}: {error}");
+        assert!(error.to_string().ends_with("nothing was written, try again"), "{error}");
         assert_eq!(directory.tree(), before);
     }
 }
@@ -153,10 +147,7 @@ fn a_new_file_does_not_overwrite_a_file_that_appeared_meanwhile() {
 fn symbolic_links_and_file_modes_are_kept_when_a_file_is_replaced() {
     let directory = WriteDirectory::new();
     for name in ["chains/changed.yaml", "more/gone.yaml"] {
-        let target = directory.path(&format!(
-            "other/{}",
-            Path::new(name).file_name().unwrap().display()
-        ));
+        let target = directory.path(&format!("other/{}", Path::new(name).file_name().unwrap().display()));
         fs::rename(directory.path(name), &target).unwrap();
         fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
         symlink(&target, directory.path(name)).unwrap();

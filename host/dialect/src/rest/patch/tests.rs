@@ -2,8 +2,7 @@ use admittance_admission::{GroupVersionResource, Operation, Request};
 use http::{HeaderName, HeaderValue};
 
 use super::super::{
-    Inspection, KindSource, PreparedRoute, Rest, RestConfig, RestRoute, RouteProblem, StoredRoute,
-    ValueSource,
+    Inspection, KindSource, PreparedRoute, Rest, RestConfig, RestRoute, RouteProblem, StoredRoute, ValueSource,
 };
 use super::*;
 use crate::{Class, Dialect, StoredQuery};
@@ -160,13 +159,7 @@ fn stages_see_the_result_of_a_patch() {
             "nothing",
         ),
         ("an empty body", &envelope, MERGE, "", "nothing"),
-        (
-            "two keys",
-            &plain,
-            MERGE,
-            r#"{"owner":"a","owner":null}"#,
-            "Ambiguous",
-        ),
+        ("two keys", &plain, MERGE, r#"{"owner":"a","owner":null}"#, "Ambiguous"),
         (
             "two keys elsewhere",
             &plain,
@@ -284,9 +277,7 @@ fn changes_that_chains_make_are_forwarded_as_a_patch() {
             JSON_PATCH,
             r#"[{"op":"remove","path":"/Team/owner"}]"#,
             r#"[{"op":"copy","path":"/team","from":"/size"}]"#,
-            Ok(
-                r#"[{"op":"remove","path":"/Team/owner"},{"op":"copy","path":"/Team/team","from":"/Team/size"}]"#,
-            ),
+            Ok(r#"[{"op":"remove","path":"/Team/owner"},{"op":"copy","path":"/Team/team","from":"/Team/size"}]"#),
         ),
         (
             "a null",

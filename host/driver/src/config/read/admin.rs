@@ -1,8 +1,6 @@
 use std::collections::BTreeSet;
 
-use admittance_admin::{
-    AdminConfig, AdminRole, AdminTls, AdminToken, CertificateHolder, TokenFile, TokenSource,
-};
+use admittance_admin::{AdminConfig, AdminRole, AdminTls, AdminToken, CertificateHolder, TokenFile, TokenSource};
 use admittance_definitions::document::{Fields, Node, readers};
 use admittance_net::tls::ServerTls;
 
@@ -14,8 +12,7 @@ pub(super) fn admin(node: &Node<'_>) -> Option<AdminConfig> {
     let tls = fields.get_optional("tls", ports::server_tls(ServerTls::of_admin_files));
     let clients = fields.get_or_default("clients", named_list(client, |client| &client.name));
     let tokens = fields.get_or_default("tokens", named_list(token, |token| &token.name));
-    let [tls_node, clients_node, tokens_node] =
-        ["tls", "clients", "tokens"].map(|name| fields.optional(name));
+    let [tls_node, clients_node, tokens_node] = ["tls", "clients", "tokens"].map(|name| fields.optional(name));
     let asks_clients = tls_node.as_ref().is_some_and(|node| has_field(node, "clientCa"));
     match (&clients_node, &tls_node) {
         (Some(node), _) if !asks_clients => node.wrong(

@@ -15,10 +15,7 @@ const MAX_COUNT: usize = 10_000_000;
 
 const MAX_TOKEN_BYTES: u64 = 16 * KIB;
 
-pub(super) fn decisions(
-    node: &Node<'_>,
-    sections: SectionContext<'_>,
-) -> Option<(DecisionsConfig, SinksConfig)> {
+pub(super) fn decisions(node: &Node<'_>, sections: SectionContext<'_>) -> Option<(DecisionsConfig, SinksConfig)> {
     let mut fields = node.object()?;
     let mut memory = fields.get_or_default("memory", memory);
     memory.redact = fields.get_or_default("redact", readers::list_of(Node::parse));
@@ -57,11 +54,7 @@ fn share(node: &Node<'_>) -> Option<Option<admittance_definitions::Share>> {
 
 fn sqlite(node: &Node<'_>) -> Option<SqliteConfig> {
     let mut fields = node.object()?;
-    let file = fields.get_required(
-        "file",
-        "write `file: /var/lib/admittance/decisions.db`",
-        Node::file,
-    );
+    let file = fields.get_required("file", "write `file: /var/lib/admittance/decisions.db`", Node::file);
     let ages = readers::duration(HOUR..=10 * YEAR);
     let sizes = readers::size(MIB..=1024 * GIB);
     let keep = fields.get("keep", SqliteConfig::DEFAULT_KEEP, ages);
@@ -129,9 +122,7 @@ fn refuse_unencrypted_token(fields: &mut Fields<'_>, url: Option<&Url>) {
 fn url(text: &str) -> Result<Url, String> {
     let url = text.parse::<Url>().ok();
     url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.username().is_empty())
-        .ok_or_else(|| {
-            format!("{text:?} is not a valid URL; write http:// or https:// and a host, without a user")
-        })
+        .ok_or_else(|| format!("{text:?} is not a valid URL; write http:// or https:// and a host, without a user"))
 }
 
 fn token_file(path: &std::path::Path) -> Result<std::path::PathBuf, String> {

@@ -9,9 +9,7 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{
-    HistoryConfig, Limits, LogFormat, LogLevel, NamespacesConfig, ProxyConfig, ReviewsConfig, StoreConfig,
-};
+use crate::{HistoryConfig, Limits, LogFormat, LogLevel, NamespacesConfig, ProxyConfig, ReviewsConfig, StoreConfig};
 
 mod admin;
 mod bcs;
@@ -127,11 +125,7 @@ fn namespace_labels_come_from_exactly_one_source() {
             .unwrap_or_default();
         assert_eq!(mistakes, expected, "{text}");
     }
-    let config = read_in(
-        &directory,
-        &format!("{MINIMAL}cluster: {{ kubeconfig: admin.conf }}"),
-    )
-    .unwrap();
+    let config = read_in(&directory, &format!("{MINIMAL}cluster: {{ kubeconfig: admin.conf }}")).unwrap();
     let expected = ClusterSource::Kubeconfig {
         path: Some(directory.path().join("admin.conf")),
         context: None,
@@ -177,10 +171,7 @@ fn world_readable_private_keys_cause_warnings() {
             gateway(&format!("peers: {{ secretFile: peers, {} }}", tls(key)))
         }),
         ("tracing", &|key| {
-            format!(
-                "{MINIMAL}tracing: {{ endpoint: \"http://127.0.0.1:1\", {} }}",
-                tls(key)
-            )
+            format!("{MINIMAL}tracing: {{ endpoint: \"http://127.0.0.1:1\", {} }}", tls(key))
         }),
     ];
     for (name, text) in table {
@@ -256,10 +247,7 @@ log: { level: debug, format: json }
     let admin = config.admin.as_ref().unwrap();
     assert_eq!(admin.address(), "127.0.0.1:9090".parse().unwrap());
     assert!(admin.tls().is_none() && admin.tokens().is_empty());
-    assert_eq!(
-        servers(&config),
-        ["http://127.0.0.1:8081", "https://scheduler:8082"]
-    );
+    assert_eq!(servers(&config), ["http://127.0.0.1:8081", "https://scheduler:8082"]);
     assert_eq!(proxy(&config).1.connect_timeout, Duration::from_secs(1));
     assert_eq!(proxy(&config).1.response_timeout, Duration::from_secs(3));
     assert_eq!(
@@ -290,10 +278,7 @@ log: { level: debug, format: json }
         }
     );
     let files: Vec<_> = config.definition_files().collect();
-    assert_eq!(
-        files,
-        [&directory.path().join("chains/"), Path::new("/etc/one.yaml")]
-    );
+    assert_eq!(files, [&directory.path().join("chains/"), Path::new("/etc/one.yaml")]);
     assert_eq!(
         config.store,
         StoreConfig {
@@ -310,15 +295,9 @@ log: { level: debug, format: json }
     );
     let network = &config.catalog.network;
     assert_eq!(network.ca, Some(directory.path().join("server.pem")));
-    assert_eq!(
-        network.proxy,
-        Some("http://proxy.example.com:3128".parse().unwrap())
-    );
+    assert_eq!(network.proxy, Some("http://proxy.example.com:3128".parse().unwrap()));
     assert_eq!(network.docker_config, Some(directory.path().join("docker")));
-    assert_eq!(
-        network.insecure_registries,
-        ["registry.local:5000", "registry.local"]
-    );
+    assert_eq!(network.insecure_registries, ["registry.local:5000", "registry.local"]);
     assert_eq!(network.read_timeout, Duration::from_secs(5));
     assert_eq!(network.attempts, 2);
     assert_eq!(config.catalog.size_limit, 8 << 20);
@@ -336,10 +315,7 @@ log: { level: debug, format: json }
     );
     assert!(matches!(config.namespaces, NamespacesConfig::Listed(_)));
     assert_eq!(config.cluster, None);
-    assert_eq!(
-        config.resolve,
-        [("sidecar.ns".to_owned(), "127.0.0.1:9443".to_owned())]
-    );
+    assert_eq!(config.resolve, [("sidecar.ns".to_owned(), "127.0.0.1:9443".to_owned())]);
     assert!(config.accepts_short_keys);
     assert_eq!(
         (config.log.level, config.log.format),
@@ -414,16 +390,10 @@ fn missing_required_keys_are_reported() {
     );
     assert_eq!(
         read("dialect: { rset: {} }\nupstream: { servers: [] }").unwrap_err(),
-        [
-            "dialect.rset: unknown field",
-            "upstream.servers: the list is empty"
-        ]
+        ["dialect.rset: unknown field", "upstream.servers: the list is empty"]
     );
     let missing = Config::read(Path::new("nowhere/admittance.yaml")).unwrap_err();
-    assert!(
-        missing.to_string().contains("nowhere/admittance.yaml"),
-        "{missing}"
-    );
+    assert!(missing.to_string().contains("nowhere/admittance.yaml"), "{missing}");
 }
 
 #[test]
@@ -441,27 +411,16 @@ fn requests_match_the_configured_routes() {
         .unwrap();
     // None of these requests matches the route. A request that only reads, such as a GET, is forwarded nevertheless. A
     // request that may change something is refused, which is the default of `unmatched`.
-    for (method, path, passes) in [
-        ("GET", "/b", true),
-        ("PUT", "/b", false),
-        ("DELETE", "/a/b", false),
-    ] {
+    for (method, path, passes) in [("GET", "/b", true), ("PUT", "/b", false), ("DELETE", "/a/b", false)] {
         let request = http::Request::builder().method(method).uri(path);
         let class = dialect.classify(&request.body(()).unwrap().into_parts().0);
         assert_eq!(matches!(class, Class::Pass), passes, "{method} {path}: {class:?}");
-        assert_eq!(
-            matches!(class, Class::Refuse(_)),
-            !passes,
-            "{method} {path}: {class:?}"
-        );
+        assert_eq!(matches!(class, Class::Refuse(_)), !passes, "{method} {path}: {class:?}");
     }
     for (change, expected) in [
         ("name: { path: c }", ": name: the path has no parameter `c`"),
         ("name: b", ".name: "),
-        (
-            "name: { path: b, query: c }",
-            ".name: exactly one source is expected",
-        ),
+        ("name: { path: b, query: c }", ".name: exactly one source is expected"),
         (
             "namespace: [{ pointer: a }]",
             ".namespace[0].pointer: `a` is not a JSON Pointer",
@@ -490,10 +449,7 @@ fn requests_match_the_configured_routes() {
     }
     for (method, expected) in [
         ("PUTT", Some("\"PUTT\" is not a known method: did you mean PUT?")),
-        (
-            "DELET",
-            Some("\"DELET\" is not a known method: did you mean DELETE?"),
-        ),
+        ("DELET", Some("\"DELET\" is not a known method: did you mean DELETE?")),
         ("UNLOCK", None),
         ("PROPFIND", None),
     ] {
@@ -507,8 +463,7 @@ fn requests_match_the_configured_routes() {
         let expected = expected.map(|expected| format!("dialect.rest.routes[0].method[0]: {expected}"));
         assert_eq!(mistakes, expected.unwrap_or_default(), "{method}");
     }
-    let mistakes =
-        with("{ method: [put], path: a, operation: MAKE, resource: { group: g }, kind: {} }").unwrap_err();
+    let mistakes = with("{ method: [put], path: a, operation: MAKE, resource: { group: g }, kind: {} }").unwrap_err();
     for expected in [
         ".method[0]: ",
         ".operation: ",
@@ -552,9 +507,7 @@ fn a_driver_cannot_use_an_address_twice() {
             "0.0.0.0:8080",
             "127.0.0.1:9090",
             "localhost:8080",
-            Some(
-                "upstream.servers: http://localhost:8080 is `listen.address`, a port of this program itself",
-            ),
+            Some("upstream.servers: http://localhost:8080 is `listen.address`, a port of this program itself"),
         ),
         (
             "127.0.0.1:8080",
@@ -600,24 +553,14 @@ fn requests_match_the_routes_of_the_nomad_example() {
     let job = r#"{"Job":{"ID":"web","Namespace":"apps"}}"#;
     let object = r#"{"ID":"web","Namespace":"apps"}"#;
     for (method, uri, body, expected) in [
-        (
-            "PUT",
-            "/v1/jobs",
-            job,
-            format!("CREATE v1/jobs apps/web {object}"),
-        ),
+        ("PUT", "/v1/jobs", job, format!("CREATE v1/jobs apps/web {object}")),
         (
             "PUT",
             "/v1/jobs?namespace=x",
             job,
             format!("CREATE v1/jobs x/web {object}"),
         ),
-        (
-            "POST",
-            "/v1/job/web",
-            job,
-            format!("UPDATE v1/jobs apps/web {object}"),
-        ),
+        ("POST", "/v1/job/web", job, format!("UPDATE v1/jobs apps/web {object}")),
         (
             "POST",
             "/v1/job/a/web",
@@ -630,18 +573,12 @@ fn requests_match_the_routes_of_the_nomad_example() {
             job,
             format!("UPDATE v1/jobs apps/web dry {object}"),
         ),
-        (
-            "POST",
-            "/v1/job/web/scale",
-            r#"{"Count":3}"#,
-            "nothing".to_owned(),
-        ),
+        ("POST", "/v1/job/web/scale", r#"{"Count":3}"#, "nothing".to_owned()),
         (
             "PUT",
             "/v1/jobs",
             r#"{"job":{"id":"web","taskgroups":[{"tasks":[{"driver":"exec"}]}]}}"#,
-            r#"CREATE v1/jobs default/web {"ID":"web","TaskGroups":[{"Tasks":[{"Driver":"exec"}]}]}"#
-                .to_owned(),
+            r#"CREATE v1/jobs default/web {"ID":"web","TaskGroups":[{"Tasks":[{"Driver":"exec"}]}]}"#.to_owned(),
         ),
         (
             "PUT",

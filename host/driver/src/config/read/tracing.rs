@@ -13,9 +13,7 @@ pub(super) fn tracing(node: &Node<'_>) -> Option<TracingConfig> {
     let endpoint = |text: &str| url(text, TracingConfig::PATH, EXAMPLE);
     let fix = format!("write {EXAMPLE}");
     let endpoint = fields.get_required("endpoint", &fix, readers::parse_with(endpoint));
-    let is_tls = endpoint
-        .as_ref()
-        .is_some_and(|url| url.scheme_str() == Some("https"));
+    let is_tls = endpoint.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
     let protocol = fields.get_or_default("protocol", Node::word);
     let files = fields.get_or_default("headers", Node::map);
     let pairs = files.into_iter().filter_map(|(name, node)| {

@@ -115,8 +115,7 @@ fn upstream_tls(node: &Node<'_>) -> Option<ClientTls> {
         return Some(tls);
     };
     let parse_server_name = |name: &str| {
-        let name_error =
-            |_| format!("{name:?} is not a valid DNS name: write one that the certificates have");
+        let name_error = |_| format!("{name:?} is not a valid DNS name: write one that the certificates have");
         tls.with_server_name(name).map_err(name_error)
     };
     node.parse_with(parse_server_name)

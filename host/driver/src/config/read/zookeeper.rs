@@ -116,8 +116,7 @@ pub(crate) fn password(path: &Path, may_be_empty: bool) -> Result<String, String
     })?;
     // A line break at the end of the file is not part of the password, but spaces at the end are.
     let text = secret.trim_end_matches(['\r', '\n']);
-    if (text.is_empty() && !may_be_empty) || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n'])
-    {
+    if (text.is_empty() && !may_be_empty) || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n']) {
         return Err(format!("{name} contains no password: write it on one line"));
     }
     Ok(text.to_owned())

@@ -1,8 +1,6 @@
 use std::net::IpAddr;
 
-use admittance_bcs::{
-    ClusterId, ConsoleConfig, ExternalAddress, RegistrationConfig, UpstreamKind, drivers_node,
-};
+use admittance_bcs::{ClusterId, ConsoleConfig, ExternalAddress, RegistrationConfig, UpstreamKind, drivers_node};
 use admittance_definitions::document::{Node, readers};
 
 use crate::config::SectionContext;

@@ -55,10 +55,7 @@ pub(super) fn accounts(node: &Node<'_>) -> Option<AccountsConfig> {
         }
         (None, DatabaseConfig::MySql(_)) => {
             let fix = "write a key with `openssl rand -base64 32 > accounts.key`, and name the file";
-            return node.reject(
-                "`keyFile` is required, because all gateways need the same keys",
-                fix,
-            );
+            return node.reject("`keyFile` is required, because all gateways need the same keys", fix);
         }
     };
     Some(AccountsConfig {
@@ -107,8 +104,7 @@ fn authorities(path: &Path) -> Result<PathBuf, String> {
 }
 
 fn server(text: &str) -> Result<(String, u16), String> {
-    let server_error =
-        || format!("{text:?} is not a valid server: write a host, or a host and a port, 10.0.0.5:3306");
+    let server_error = || format!("{text:?} is not a valid server: write a host, or a host and a port, 10.0.0.5:3306");
     let authority: http::uri::Authority = text.parse().map_err(|_| server_error())?;
     if authority.as_str().contains('@') || authority.host().is_empty() {
         return Err(server_error());

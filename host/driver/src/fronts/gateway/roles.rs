@@ -43,9 +43,7 @@ fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
     let app_code = fields.get_required("appCode", fix, readers::text);
     let fix = "write the secret of the code to a file, and name the file";
     let secret_file = fields.get_required("secretFile", fix, readers::file_with(secret_file));
-    let needs_authorities = url
-        .as_ref()
-        .is_some_and(|url| url.scheme() == Some(&Scheme::HTTPS));
+    let needs_authorities = url.as_ref().is_some_and(|url| url.scheme() == Some(&Scheme::HTTPS));
     let tls = upstream::client_tls(&mut fields, needs_authorities);
     Some(SubscriptionConfig {
         url: url?,

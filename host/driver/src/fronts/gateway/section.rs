@@ -37,10 +37,7 @@ pub(super) fn gateway(node: &Node<'_>, sections: SectionContext<'_>) -> Option<G
                    `accounts: { sqlite: accounts.db }` for users and clusters of Kubernetes alone";
         node.wrong("no drivers are configured", fix);
     }
-    let drivers = upstream::reached(
-        &mut fields,
-        clusters.values().flatten().any(UpstreamServer::is_tls),
-    );
+    let drivers = upstream::reached(&mut fields, clusters.values().flatten().any(UpstreamServer::is_tls));
     let has_accounts = fields.has("accounts");
     let tokens = fields.get_optional("tokens", |node| tokens(node, has_accounts));
     let accounts = fields.get_optional("accounts", accounts);
@@ -154,8 +151,8 @@ fn endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
 fn token_file(path: &Path) -> Result<PathBuf, String> {
     const TOKEN_SIZE_MAX: u64 = 4096;
     let name = path.display();
-    let text = file::read_secret_to_string(path, TOKEN_SIZE_MAX)
-        .map_err(|error| error.describe(path, "the token file"))?;
+    let text =
+        file::read_secret_to_string(path, TOKEN_SIZE_MAX).map_err(|error| error.describe(path, "the token file"))?;
     let token = text.trim();
     if token.is_empty() || HeaderValue::from_str(token).is_err() || token.contains(char::is_whitespace) {
         return Err(format!("{name}: it contains no token: write it on one line"));

@@ -86,11 +86,7 @@ fn spelling(node: &Node<'_>) -> Option<Vec<PointerPattern>> {
     }
     let mut fields = node.object()?;
     let fix = "write pointers to the objects that have the keys, [/Job/TaskGroups/*]";
-    let parent_pointers = fields.get_required(
-        "in",
-        fix,
-        readers::filled_list_of(fix, Node::parse::<PointerPattern>),
-    );
+    let parent_pointers = fields.get_required("in", fix, readers::filled_list_of(fix, Node::parse::<PointerPattern>));
     let fix = "write the keys, [Name, Count]";
     let keys = fields.get_required("keys", fix, readers::filled_list_of(fix, readers::text));
     let (parent_pointers, keys) = (parent_pointers?, keys?);
@@ -102,24 +98,15 @@ fn stored(node: &Node<'_>) -> Option<StoredRoute> {
     let mut fields = node.object()?;
     let path = fields.get_optional("path", readers::text);
     let pointer = fields.get_or_default("pointer", Node::parse);
-    let headers = fields.get_or_default(
-        "headers",
-        readers::list_of(readers::parse_with(header_for_stored)),
-    );
-    Some(StoredRoute {
-        path,
-        pointer,
-        headers,
-    })
+    let headers = fields.get_or_default("headers", readers::list_of(readers::parse_with(header_for_stored)));
+    Some(StoredRoute { path, pointer, headers })
 }
 
 /// Parses the name of a header for requests that read a stored object. Headers such as `If-None-Match`, `Accept` and
 /// `Range` are refused, because they can make the server reply with another version of the object, or a part of it.
 fn header_for_stored(text: &str) -> Result<HeaderName, String> {
     let name = header(text)?;
-    let starts = ["if-", "accept"]
-        .iter()
-        .any(|start| name.as_str().starts_with(start));
+    let starts = ["if-", "accept"].iter().any(|start| name.as_str().starts_with(start));
     if starts || [RANGE, PREFER, TE].contains(&name) {
         return Err(format!(
             "`{text}` can select another version or a part of the object; leave it out"
@@ -153,9 +140,8 @@ pub(crate) fn method(text: &str) -> Result<Method, String> {
 
 /// The methods of HTTP and its extensions.
 const KNOWN_METHODS: [&str; 24] = [
-    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "BIND", "COPY", "LINK",
-    "LIST", "LOCK", "MERGE", "MOVE", "PURGE", "QUERY", "REBIND", "REPORT", "SEARCH", "UNBIND", "UNLINK",
-    "UNLOCK",
+    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "BIND", "COPY", "LINK", "LIST",
+    "LOCK", "MERGE", "MOVE", "PURGE", "QUERY", "REBIND", "REPORT", "SEARCH", "UNBIND", "UNLINK", "UNLOCK",
 ];
 
 fn resource(node: &Node<'_>) -> Option<GroupVersionResource> {

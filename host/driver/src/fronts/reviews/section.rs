@@ -2,9 +2,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use admittance_admission::{UserInfo, is_dns_label};
 use admittance_definitions::document::{Node, readers};
-use admittance_fleet::{
-    CertificateConfig, OwnCertificate, WebhookRegistration, WebhooksConfig, audit::AuditConfig,
-};
+use admittance_fleet::{CertificateConfig, OwnCertificate, WebhookRegistration, WebhooksConfig, audit::AuditConfig};
 
 use super::ReviewsConfig;
 use crate::config::{SectionContext, namespace, read::HOUR};
@@ -30,10 +28,8 @@ fn audit(node: &Node<'_>, sections: SectionContext<'_>) -> Option<AuditConfig> {
         rate: fields.get("rate", default.rate, readers::integer(1..=1000)),
         page: fields.get("page", default.page, readers::integer(1..=10_000)),
         resources: fields.get_or_default("resources", readers::list_of(readers::text)),
-        excluded_namespaces: fields.get_or_default(
-            "excludeNamespaces",
-            readers::list_of(readers::parse_with(namespace)),
-        ),
+        excluded_namespaces: fields
+            .get_or_default("excludeNamespaces", readers::list_of(readers::parse_with(namespace))),
         user: UserInfo {
             username: fields.get_or_default("user", readers::text),
             groups: fields.get_or_default("groups", readers::list_of(readers::text)),
@@ -56,10 +52,8 @@ fn webhooks(node: &Node<'_>, sections: SectionContext<'_>) -> Option<WebhooksCon
         per_chain: fields.get("perChain", default.per_chain, Node::boolean),
         timeout: fields.get_optional("timeoutSeconds", readers::integer(1..=30)),
         failure_policy: fields.get_optional("failurePolicy", Node::word),
-        excluded_namespaces: fields.get_or_default(
-            "excludeNamespaces",
-            readers::list_of(readers::parse_with(namespace)),
-        ),
+        excluded_namespaces: fields
+            .get_or_default("excludeNamespaces", readers::list_of(readers::parse_with(namespace))),
         includes_kube_system: fields.get("includeKubeSystem", default.includes_kube_system, Node::boolean),
         has_match_conditions: default.has_match_conditions,
     };
@@ -88,11 +82,7 @@ fn own_certificate(node: &Node<'_>) -> Option<OwnCertificate> {
     let default = OwnCertificate::default();
     Some(OwnCertificate {
         days: fields.get("days", default.days, readers::integer(1..=MAX_DAYS)),
-        overlap: fields.get(
-            "overlap",
-            default.overlap,
-            readers::duration(Duration::ZERO..=HOUR),
-        ),
+        overlap: fields.get("overlap", default.overlap, readers::duration(Duration::ZERO..=HOUR)),
     })
 }
 

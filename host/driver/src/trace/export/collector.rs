@@ -46,8 +46,8 @@ impl CollectorClient {
 
     async fn send(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, String> {
         for (name, file) in &self.headers {
-            let value = read_header(file, HEADER_LIMIT, "")
-                .map_err(|reason| format!("{}: {reason}", file.display()))?;
+            let value =
+                read_header(file, HEADER_LIMIT, "").map_err(|reason| format!("{}: {reason}", file.display()))?;
             request.headers_mut().insert(name.clone(), value);
         }
         let sending = self.client.request(request.map(Full::new));

@@ -16,10 +16,7 @@ const EXPORTER: &str = "OTEL_TRACES_EXPORTER";
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 const QUEUE_SIZE: &str = "OTEL_BSP_MAX_QUEUE_SIZE";
-const PROTOCOLS: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
-    "OTEL_EXPORTER_OTLP_PROTOCOL",
-];
+const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 
 /// Returns the maximum number of spans that wait for the collector. Further spans are dropped.
@@ -32,9 +29,7 @@ pub(super) fn queue_size() -> usize {
 
 /// Completes the configuration of the export from environment variables; returns `None` if nothing is exported.
 pub(super) fn complete(config: Option<TracingConfig>) -> Result<Option<TracingConfig>, TracesError> {
-    complete_with(config, |name| {
-        env::var(name).ok().filter(|value| !value.is_empty())
-    })
+    complete_with(config, |name| env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
 fn complete_with(
@@ -44,8 +39,7 @@ fn complete_with(
     if variable(DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
         return Ok(None);
     }
-    let find_first =
-        |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, variable(name)?)));
+    let find_first = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, variable(name)?)));
     let config = match config {
         Some(config) => Some(config),
         None if variable(EXPORTER).is_some_and(|name| name == "none") => None,
@@ -95,8 +89,7 @@ fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, Tr
 
 fn protocol((name, value): (&'static str, String)) -> Result<TracingProtocol, TracesError> {
     let protocol = value.parse::<TracingProtocol>();
-    protocol
-        .map_err(|error| variable_error(name, format!("{error}, and the collector's port for HTTP, 4318")))
+    protocol.map_err(|error| variable_error(name, format!("{error}, and the collector's port for HTTP, 4318")))
 }
 
 fn timeout((name, value): (&'static str, String)) -> Result<Duration, TracesError> {
@@ -125,9 +118,7 @@ mod tests {
             pair.map(|(_, value)| (*value).to_owned())
         };
         match complete_with(None, variable) {
-            Ok(config) => {
-                Ok(config.map(|config| (config.endpoint.to_string(), config.protocol, config.timeout)))
-            }
+            Ok(config) => Ok(config.map(|config| (config.endpoint.to_string(), config.protocol, config.timeout))),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -150,11 +141,7 @@ mod tests {
                 Some((other_url, HttpProtobuf, None)),
             ),
             (
-                &[
-                    (ENDPOINT, url),
-                    (PROTOCOLS[1], "http/json"),
-                    (TIMEOUTS[1], "1500"),
-                ],
+                &[(ENDPOINT, url), (PROTOCOLS[1], "http/json"), (TIMEOUTS[1], "1500")],
                 Some((traces, HttpJson, Some(Duration::from_millis(1500)))),
             ),
             (&[(ENDPOINT, url), (DISABLED, "TRUE")], None),
@@ -177,10 +164,7 @@ mod tests {
                 &[url, (PROTOCOLS[0], "grpc")],
                 "\"grpc\" is not a valid protocol; write http/protobuf or http/json",
             ),
-            (
-                &[url, (TIMEOUTS[0], "10s")],
-                "\"10s\" is not a number of milliseconds",
-            ),
+            (&[url, (TIMEOUTS[0], "10s")], "\"10s\" is not a number of milliseconds"),
         ] {
             let error = completed_config(variables).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -1,8 +1,6 @@
 use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
-use admittance_admin::{
-    AdminConfig, AdminRole, AdminTls, AdminToken, CertificateHolder, TokenFile, TokenSource,
-};
+use admittance_admin::{AdminConfig, AdminRole, AdminTls, AdminToken, CertificateHolder, TokenFile, TokenSource};
 use admittance_net::{
     bearer::TokenDigest,
     tls::{Identity, ServerTls},
@@ -221,10 +219,7 @@ async fn a_refusal_explains_how_to_authenticate() {
     let driver = AdminPortAccess::Guarded.open().await;
     for (value, expected) in [
         (None, "Bearer realm=\"admittance\""),
-        (
-            Some("Bearer x"),
-            "Bearer realm=\"admittance\", error=\"invalid_token\"",
-        ),
+        (Some("Bearer x"), "Bearer realm=\"admittance\", error=\"invalid_token\""),
     ] {
         let mut request = Request::builder().uri("/v1/status");
         if let Some(value) = value {
@@ -262,10 +257,7 @@ async fn every_route_requires_its_documented_role() {
                 Some("Admin") => assert_eq!((of_nobody, of_reader), (401, 403), "{method} {path}"),
                 Some(_) => {
                     assert_eq!(of_nobody, 401, "{method} {path}");
-                    assert!(
-                        of_reader != 401 && of_reader != 403,
-                        "{method} {path}: {of_reader}"
-                    );
+                    assert!(of_reader != 401 && of_reader != 403, "{method} {path}: {of_reader}");
                 }
             }
             assert!(path.starts_with("/v1/") == operation["x-admittance-role"].is_string());
@@ -326,9 +318,7 @@ async fn reply_over_tls(
     let stream = soon(TlsConnector::from(Arc::new(config)).connect(name, stream))
         .await
         .ok()?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .ok()?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.ok()?;
     tokio::spawn(connection);
     let host = HeaderValue::from_static("localhost");
     request.headers_mut().insert("host", host);
@@ -356,8 +346,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
     let board = sign_named(&authority, "board", "board.example.com");
     let other = sign_named(&authority, "other", "other.example.com");
     let stranger = sign_named(&strangers, "ops", "ops.example.com");
-    let server =
-        ServerTls::of_admin_files(authority.sign("localhost"), Some(authority.file("ca.pem"))).unwrap();
+    let server = ServerTls::of_admin_files(authority.sign("localhost"), Some(authority.file("ca.pem"))).unwrap();
     let clients = vec![
         CertificateHolder {
             name: "ops".to_owned(),
@@ -461,14 +450,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
             "certificate board.example.com, Read",
         ),
         (by_certificate, None, "/live", &[], Some(403), "certificate"),
-        (
-            by_either,
-            Some(&ops),
-            "/live",
-            &[],
-            Some(200),
-            "certificate ops, Admin",
-        ),
+        (by_either, Some(&ops), "/live", &[], Some(200), "certificate ops, Admin"),
         (by_either, None, "/live", &[], Some(401), "Sign in"),
     ];
     for (index, (driver, identity, path, headers, expected, part)) in table.into_iter().enumerate() {

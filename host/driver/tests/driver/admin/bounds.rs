@@ -124,12 +124,7 @@ async fn request_bodies_and_parameters_have_size_limits() {
     let long = |bytes: usize| format!("\"{}\"", "x".repeat(bytes));
     let parameters = vec!["a=1"; 129].join("&");
     for (case, request, status, part) in [
-        (
-            "a long form",
-            form("a".repeat((64 << 10) + 1)),
-            413,
-            "65536 bytes",
-        ),
+        ("a long form", form("a".repeat((64 << 10) + 1)), 413, "65536 bytes"),
         (
             "a form with many fields",
             form(parameters.clone()),
@@ -138,12 +133,7 @@ async fn request_bodies_and_parameters_have_size_limits() {
         ),
         (
             "many parameters",
-            called(
-                READER,
-                "GET",
-                &format!("/v1/decisions?{parameters}"),
-                Body::empty(),
-            ),
+            called(READER, "GET", &format!("/v1/decisions?{parameters}"), Body::empty()),
             400,
             "more than 128 fields",
         ),
@@ -173,10 +163,7 @@ async fn request_bodies_and_parameters_have_size_limits() {
         );
     }
     let is_noted = |line: &str| line.contains("/sign-in") && line.contains("65536 bytes");
-    assert!(
-        log.text().lines().any(is_noted),
-        "a refused form is in the audit log"
-    );
+    assert!(log.text().lines().any(is_noted), "a refused form is in the audit log");
 }
 
 #[tokio::test]
@@ -228,17 +215,17 @@ async fn probes_are_answered_even_beyond_the_connection_limit_of_an_address() {
 #[tokio::test]
 async fn decisions_with_one_uid_are_read_page_by_page() {
     let rules = vec![Rule::for_operations([Operation::Create])];
-    let host = Host::builder()
-        .decisions(DecisionsConfig::default())
-        .chain(Chain::new("c", rules, vec![Stage::new("judge", HarnessHook)]));
+    let host = Host::builder().decisions(DecisionsConfig::default()).chain(Chain::new(
+        "c",
+        rules,
+        vec![Stage::new("judge", HarnessHook)],
+    ));
     let driver = Setup::new(&[echo().await])
         .start_with(host.build().await.unwrap())
         .await;
     for _ in 0..25 {
         let mut request = post(application("good"));
-        request
-            .headers_mut()
-            .insert("x-request-id", "chosen".parse().unwrap());
+        request.headers_mut().insert("x-request-id", "chosen".parse().unwrap());
         assert_eq!(driver.send(request).await.status(), 200);
     }
     let ids = |page: &Value| -> Vec<u64> {
@@ -298,24 +285,13 @@ async fn no_route_shows_values_of_objects_to_readers() {
         .build()
         .await
         .unwrap();
-    let driver = Setup::new(&[echo().await])
-        .admin(guarded())
-        .start_with(host)
-        .await;
+    let driver = Setup::new(&[echo().await]).admin(guarded()).start_with(host).await;
     let mut request = post(application("a"));
-    request
-        .headers_mut()
-        .insert("x-request-id", "u1".parse().unwrap());
+    request.headers_mut().insert("x-request-id", "u1".parse().unwrap());
     let (status, reply) = text(driver.send(request).await).await;
     assert!(status == 200 && reply.contains("s3cret-plugin"), "{reply}");
-    let get = async |token, path: &str| {
-        text(
-            driver
-                .send_to_admin(called(token, "GET", path, Body::empty()))
-                .await,
-        )
-        .await
-    };
+    let get =
+        async |token, path: &str| text(driver.send_to_admin(called(token, "GET", path, Body::empty())).await).await;
     until("the difference", async || {
         get(ADMIN, "/v1/candidates").await.1.contains("s3cret-candidate")
     })

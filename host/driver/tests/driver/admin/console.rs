@@ -46,12 +46,7 @@ impl ConsoleReply {
 }
 
 /// Sends a request with these headers, as a browser does; with `form`, it is a POST.
-async fn send(
-    driver: &RunningDriver,
-    path: &str,
-    headers: &[(&str, &str)],
-    form: Option<&str>,
-) -> ConsoleReply {
+async fn send(driver: &RunningDriver, path: &str, headers: &[(&str, &str)], form: Option<&str>) -> ConsoleReply {
     let mut request = Request::builder()
         .method(if form.is_some() { "POST" } else { "GET" })
         .uri(path)
@@ -67,11 +62,7 @@ async fn send(
     let response = driver.send_to_admin(request.body(body).unwrap()).await;
     let headers = response.headers().clone();
     let (status, body) = text(response).await;
-    ConsoleReply {
-        status,
-        headers,
-        body,
-    }
+    ConsoleReply { status, headers, body }
 }
 
 const SAME_ORIGIN: (&str, &str) = ("sec-fetch-site", "same-origin");
@@ -134,10 +125,7 @@ async fn every_reply_has_security_headers() {
     assert_eq!(
         (
             status,
-            body["error"]["message"]
-                .as_str()
-                .unwrap()
-                .contains("/v1/openapi.json")
+            body["error"]["message"].as_str().unwrap().contains("/v1/openapi.json")
         ),
         (404, true)
     );
@@ -175,19 +163,11 @@ async fn a_session_lasts_from_sign_in_to_sign_out() {
     let reply = send(&driver, "/live?verdict=denied", &[], None).await;
     assert_eq!(reply.status, 401);
     assert!(
-        reply
-            .body
-            .contains("name=\"next\" value=\"/live?verdict=denied\""),
+        reply.body.contains("name=\"next\" value=\"/live?verdict=denied\""),
         "{}",
         reply.body
     );
-    let wrong_token_reply = send(
-        &driver,
-        "/sign-in",
-        &[SAME_ORIGIN],
-        Some("token=nobody-has-this-one"),
-    )
-    .await;
+    let wrong_token_reply = send(&driver, "/sign-in", &[SAME_ORIGIN], Some("token=nobody-has-this-one")).await;
     assert_eq!(
         (wrong_token_reply.status, wrong_token_reply.header("set-cookie")),
         (401, "")
@@ -205,40 +185,20 @@ async fn a_session_lasts_from_sign_in_to_sign_out() {
     assert_eq!(page.status, 200);
     assert!(page.body.contains("token board, Read"), "{}", page.body);
     assert_eq!(
-        send(&driver, "/v1/status", &[("cookie", &admin)], None)
-            .await
-            .status,
+        send(&driver, "/v1/status", &[("cookie", &admin)], None).await.status,
         401
     );
     let unknown = send(&driver, "/health", &[("cookie", "admittance=0123")], None).await;
     assert_eq!(unknown.status, 401);
-    assert!(
-        unknown.body.contains("Your session has ended"),
-        "{}",
-        unknown.body
-    );
+    assert!(unknown.body.contains("Your session has ended"), "{}", unknown.body);
 
     let key = form_key(&page.body);
     let form = format!("form_key={key}");
-    let sign_out_reply = send(
-        &driver,
-        "/sign-out",
-        &[SAME_ORIGIN, ("cookie", &reader)],
-        Some(&form),
-    )
-    .await;
+    let sign_out_reply = send(&driver, "/sign-out", &[SAME_ORIGIN, ("cookie", &reader)], Some(&form)).await;
     assert_eq!(sign_out_reply.status, 200, "{}", sign_out_reply.body);
     assert!(sign_out_reply.header("set-cookie").contains("Max-Age=0"));
-    assert_eq!(
-        send(&driver, "/health", &[("cookie", &reader)], None)
-            .await
-            .status,
-        401
-    );
-    assert_eq!(
-        send(&driver, "/health", &[("cookie", &admin)], None).await.status,
-        200
-    );
+    assert_eq!(send(&driver, "/health", &[("cookie", &reader)], None).await.status, 401);
+    assert_eq!(send(&driver, "/health", &[("cookie", &admin)], None).await.status, 200);
 }
 
 #[tokio::test]
@@ -263,11 +223,7 @@ async fn pages_of_other_sites_cannot_use_the_console() {
         (&[("origin", &own_origin)], 200, 200),
         (&[("origin", "null")], 403, 403),
         (&[("origin", other_port)], 403, 403),
-        (
-            &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "cors")],
-            403,
-            403,
-        ),
+        (&[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "cors")], 403, 403),
         (
             &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")],
             403,
@@ -294,21 +250,11 @@ async fn pages_of_other_sites_cannot_use_the_console() {
         assert_eq!(reply.status, of_form, "{headers:?}: {}", reply.body);
         let token = format!("token={ADMIN}");
         let signed_in = send(&driver, "/sign-in", &headers, Some(&token)).await;
-        assert_eq!(
-            signed_in.status,
-            if of_form == 200 { 303 } else { 403 },
-            "{headers:?}"
-        );
+        assert_eq!(signed_in.status, if of_form == 200 { 303 } else { 403 }, "{headers:?}");
     }
     let other = session(&driver, ADMIN).await;
     for form in [&*form, "", "form_key="] {
-        let reply = send(
-            &driver,
-            "/sign-out",
-            &[SAME_ORIGIN, ("cookie", &other)],
-            Some(form),
-        )
-        .await;
+        let reply = send(&driver, "/sign-out", &[SAME_ORIGIN, ("cookie", &other)], Some(form)).await;
         assert_eq!(reply.status, 400, "{form:?}");
         assert!(reply.body.contains("open it again"), "{}", reply.body);
     }
@@ -318,9 +264,7 @@ async fn pages_of_other_sites_cannot_use_the_console() {
     let reply = send(&driver, "/live?chain=a&stage=b", &link, None).await;
     assert_eq!(reply.status, 200);
     assert!(
-        reply
-            .body
-            .contains("content=\"0; url=/live?chain=a&amp;stage=b\""),
+        reply.body.contains("content=\"0; url=/live?chain=a&amp;stage=b\""),
         "{}",
         reply.body
     );

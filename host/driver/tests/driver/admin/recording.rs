@@ -10,9 +10,7 @@ use crate::harness::{RunningDriver, Setup, application, echo, soon};
 async fn lines(body: Incoming) -> Vec<Value> {
     let bytes = soon(body.collect()).await.unwrap().to_bytes();
     let text = String::from_utf8(bytes.to_vec()).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 async fn begin(driver: &RunningDriver, query: &str) -> http::Response<Incoming> {
@@ -65,10 +63,7 @@ async fn the_number_of_simultaneous_recordings_is_limited() {
     let (status, reply) = driver.call("GET", "/v1/requests", "").await;
     assert_eq!(status, 503, "{reply}");
     open.pop();
-    crate::tls::until("room for one more", async || {
-        begin(&driver, "").await.status() == 200
-    })
-    .await;
+    crate::tls::until("room for one more", async || begin(&driver, "").await.status() == 200).await;
 }
 
 #[tokio::test]

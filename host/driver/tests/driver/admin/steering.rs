@@ -83,10 +83,7 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     let applied: Applied = call_ok(&driver, "POST", "/v1/definitions", json.to_string()).await;
     assert_eq!(applied.definitions[0].effect, AppliedEffect::Changed);
     assert_eq!(applied.revision, 3);
-    assert!(
-        applied.comparison.text.contains("https://127.0.0.1:1/b"),
-        "{applied:?}"
-    );
+    assert!(applied.comparison.text.contains("https://127.0.0.1:1/b"), "{applied:?}");
 
     let all_definitions: DefinitionList = call_ok(&driver, "GET", "/v1/definitions", "").await;
     let mut names: Vec<_> = all_definitions
@@ -96,27 +93,16 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
         .collect();
     names.sort_unstable();
     assert_eq!(names, ["jobs", "pods"]);
-    let pods_definitions: DefinitionList =
-        call_ok(&driver, "GET", "/v1/definitions/AdmissionChain/pods", "").await;
+    let pods_definitions: DefinitionList = call_ok(&driver, "GET", "/v1/definitions/AdmissionChain/pods", "").await;
     assert_eq!(pods_definitions.definitions.len(), 1);
-    assert_eq!(
-        pods_definitions.definitions[0].text.trim(),
-        chain("pods", "a").trim()
-    );
-    let chain = pods_definitions.definitions[0]
-        .chain
-        .as_ref()
-        .map(ToString::to_string);
+    assert_eq!(pods_definitions.definitions[0].text.trim(), chain("pods", "a").trim());
+    let chain = pods_definitions.definitions[0].chain.as_ref().map(ToString::to_string);
     assert_eq!(chain.as_deref(), Some("Mutating:pods"));
     let candidates: CandidateList = call_ok(&driver, "GET", "/v1/candidates", "").await;
     assert!(candidates.candidates.is_empty());
 
     let history: RevisionList = call_ok(&driver, "GET", "/v1/history", "").await;
-    let numbers: Vec<_> = history
-        .revisions
-        .iter()
-        .map(|entry| entry.revision.number)
-        .collect();
+    let numbers: Vec<_> = history.revisions.iter().map(|entry| entry.revision.number).collect();
     assert_eq!(numbers, [3, 2, 1]);
     let detail: RevisionDetail = call_ok(&driver, "GET", "/v1/history/2", "").await;
     assert!(detail.files.iter().any(|file| file.text.contains("name: jobs")));
@@ -124,19 +110,13 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     assert!(diff.text.contains("https://127.0.0.1:1/b"), "{diff:?}");
 
     let rollback: Revision = call_ok(&driver, "POST", "/v1/rollback", r#"{"revision":2}"#).await;
-    assert_eq!(
-        (rollback.number, &rollback.origin),
-        (4, &Origin::RolledBack { to: 2 })
-    );
+    assert_eq!((rollback.number, &rollback.origin), (4, &Origin::RolledBack { to: 2 }));
     let live = status().await;
     assert_eq!(live.origin, Origin::RolledBack { to: 2 });
     assert_eq!((live.revision, live.by.as_deref()), (4, Some("loopback")));
-    let pods_after_rollback: DefinitionList =
-        call_ok(&driver, "GET", "/v1/definitions/AdmissionChain/pods", "").await;
+    let pods_after_rollback: DefinitionList = call_ok(&driver, "GET", "/v1/definitions/AdmissionChain/pods", "").await;
     assert_eq!(pods_after_rollback.rolled_back_to, Some(2));
-    let (code, reply) = driver
-        .call("GET", "/v1/definitions/AdmissionChain/other", "")
-        .await;
+    let (code, reply) = driver.call("GET", "/v1/definitions/AdmissionChain/other", "").await;
     assert_eq!(code, 404);
     assert!(
         reply.to_string().contains("a rollback to revision 2 is live"),
@@ -173,14 +153,7 @@ spec:
             "jobs.yaml:",
         ),
         ("POST", "/v1/definitions", "", missing, 422, "missing.wasm"),
-        (
-            "POST",
-            "/v1/definitions?dryRun=true",
-            "",
-            missing,
-            422,
-            "missing.wasm",
-        ),
+        ("POST", "/v1/definitions?dryRun=true", "", missing, 422, "missing.wasm"),
         ("POST", "/v1/definitions", "", "", 400, "no definition"),
         (
             "POST",
@@ -190,14 +163,7 @@ spec:
             400,
             "dryrun",
         ),
-        (
-            "POST",
-            "/v1/definitions?dryRun=yes",
-            "",
-            &chain("x", "a"),
-            400,
-            "query",
-        ),
+        ("POST", "/v1/definitions?dryRun=yes", "", &chain("x", "a"), 400, "query"),
         ("POST", "/v1/definitions", "text/html", "<p>", 415, "text/html"),
         ("POST", "/v1/definitions", "", &large, 413, "8388608"),
         (
@@ -228,14 +194,7 @@ spec:
         ("GET", "/v1/history/7", "", "", 404, "there is no revision 7"),
         ("GET", "/v1/history/last", "", "", 400, "last"),
         ("GET", "/v1/diff?from=1", "", "", 400, "to"),
-        (
-            "GET",
-            "/v1/diff?from=1&to=7",
-            "",
-            "",
-            404,
-            "there is no revision 7",
-        ),
+        ("GET", "/v1/diff?from=1&to=7", "", "", 404, "there is no revision 7"),
         (
             "POST",
             "/v1/rollback",
@@ -245,14 +204,7 @@ spec:
             "there is no revision 7",
         ),
         ("POST", "/v1/rollback", "", r#"{"to":1}"#, 400, "to"),
-        (
-            "POST",
-            "/v1/rollback",
-            "application/yaml",
-            "revision: 1",
-            415,
-            "yaml",
-        ),
+        ("POST", "/v1/rollback", "application/yaml", "revision: 1", 415, "yaml"),
         (
             "POST",
             "/v1/promote",
@@ -383,10 +335,7 @@ async fn a_stage_can_be_disabled_without_a_history() {
     );
     let switched: Switched = call_ok(&driver, "POST", "/v1/stages/enable", r#"{"stage":"pods/hook"}"#).await;
     assert_eq!(switched.disabled.reason, "x");
-    assert_eq!(
-        driver.status().await["chains"][1]["stages"][0]["disabled"],
-        Value::Null
-    );
+    assert_eq!(driver.status().await["chains"][1]["stages"][0]["disabled"], Value::Null);
 }
 
 /// A rollback that is not in the history is forgotten at the next restart. So a rollback is refused if it cannot be
@@ -409,20 +358,8 @@ async fn the_audit_log_names_the_user_of_each_change() {
     let log = crate::log::TestLog::of_audits();
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
-    let _: Applied = call_ok(
-        &driver,
-        "POST",
-        "/v1/definitions?name=audited.yaml",
-        chain("pods", "a"),
-    )
-    .await;
-    assert_eq!(
-        driver
-            .call("POST", "/v1/rollback", r#"{"revision":7007}"#)
-            .await
-            .0,
-        404
-    );
+    let _: Applied = call_ok(&driver, "POST", "/v1/definitions?name=audited.yaml", chain("pods", "a")).await;
+    assert_eq!(driver.call("POST", "/v1/rollback", r#"{"revision":7007}"#).await.0, 404);
     let _: Status = call_ok(&driver, "GET", "/v1/status", "").await;
     let audit: Vec<_> = log
         .text()

@@ -91,9 +91,7 @@ async fn the_status_names_the_certificate_of_the_client_that_made_a_change() {
     let identity = authority.sign("deployer.example");
     let connector = TlsConnector::from(Arc::new(authority.client(Some(&identity), b"http/1.1")));
     let name = ServerName::try_from("localhost").unwrap();
-    let stream = soon(connector.connect(name, driver.connect().await))
-        .await
-        .unwrap();
+    let stream = soon(connector.connect(name, driver.connect().await)).await.unwrap();
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     let body = definition("w", "https://h.example").to_string();

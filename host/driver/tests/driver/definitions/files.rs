@@ -114,49 +114,19 @@ async fn definitions_written_by_hand_can_be_changed() {
     let text = fs::read_to_string(chains.join("b.yaml")).unwrap();
     let resource: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(resource["kind"], "AdmissionWebhookConfiguration");
-    assert_eq!(
-        resource["metadata"],
-        json!({"namespace": "bkbcs", "name": "images"})
-    );
+    assert_eq!(resource["metadata"], json!({"namespace": "bkbcs", "name": "images"}));
     assert_eq!(resource["spec"]["metadata"]["labels"], json!({"team": "a"}));
     assert_eq!(resource["spec"]["resourcesRef"]["kind"], "Service");
 
     // If a file contains further definitions besides this one, the driver cannot change it. The error then asks the
     // user to edit the file.
     let other = json!({"resourcesRef": {"operation": "Create", "kind": "Secret"}});
-    let (in_list, shares) = (
-        "is an item of the list in",
-        "is one of several documents in its file",
-    );
+    let (in_list, shares) = ("is an item of the list in", "is one of several documents in its file");
     for (method, path, body, why, file) in [
-        (
-            "PUT",
-            ROUTE.to_owned(),
-            update("listed", json!({})),
-            in_list,
-            "c.yaml",
-        ),
-        (
-            "DELETE",
-            format!("{ROUTE}/listed"),
-            String::new(),
-            in_list,
-            "c.yaml",
-        ),
-        (
-            "PUT",
-            ROUTE.to_owned(),
-            update("shared", other),
-            shares,
-            "d.yaml:9:1",
-        ),
-        (
-            "DELETE",
-            format!("{ROUTE}/shared"),
-            String::new(),
-            shares,
-            "d.yaml:9:1",
-        ),
+        ("PUT", ROUTE.to_owned(), update("listed", json!({})), in_list, "c.yaml"),
+        ("DELETE", format!("{ROUTE}/listed"), String::new(), in_list, "c.yaml"),
+        ("PUT", ROUTE.to_owned(), update("shared", other), shares, "d.yaml:9:1"),
+        ("DELETE", format!("{ROUTE}/shared"), String::new(), shares, "d.yaml:9:1"),
     ] {
         let (_, answer) = driver.define(method, &path, body).await;
         let (code, message) = refusal(&answer);
@@ -178,12 +148,7 @@ async fn definitions_written_by_hand_can_be_changed() {
         driver.live().await,
         ["defaultGroup/listed", "defaultGroup/shared", "pods"]
     );
-    for (name, is_there) in [
-        ("a.yaml", false),
-        ("b.yaml", false),
-        ("c.yaml", true),
-        ("d.yaml", true),
-    ] {
+    for (name, is_there) in [("a.yaml", false), ("b.yaml", false), ("c.yaml", true), ("d.yaml", true)] {
         assert_eq!(chains.join(name).exists(), is_there, "{name}");
     }
 }
@@ -197,16 +162,10 @@ async fn an_invalid_definition_can_be_corrected_and_does_not_block_others() {
     fs::write(&file, &broken).unwrap();
     let mut new = definition("new", "https://h.example");
     new["resourcesRef"]["kind"] = json!("Deployment");
-    assert_eq!(
-        driver.define("POST", ROUTE, new.to_string()).await.1,
-        SUCCESS_REPLY
-    );
+    assert_eq!(driver.define("POST", ROUTE, new.to_string()).await.1, SUCCESS_REPLY);
     assert_eq!(driver.live().await, ["defaultGroup/new", "defaultGroup/there"]);
     let stored_definition = driver.data("GET", &format!("{ROUTE}/broken")).await;
-    assert_eq!(
-        stored_definition["admissionWebhooks"][0]["clientConfig"]["url"],
-        "x"
-    );
+    assert_eq!(stored_definition["admissionWebhooks"][0]["clientConfig"]["url"], "x");
     let mended = broken.replace("\"x\"", "\"https://h.example\"");
     assert_eq!(driver.define("PUT", ROUTE, mended).await.1, SUCCESS_REPLY);
     assert_eq!(

@@ -51,22 +51,12 @@ fn documented() -> Value {
 async fn a_definition_is_created_read_updated_and_deleted() {
     for route in [ROUTE, "/crd/namespaces/defaultGroup/admissionwebhook"] {
         let directory = TempDir::new().unwrap();
-        let driver = Setup::new(&[echo().await])
-            .steered(directory.path())
-            .start()
-            .await;
+        let driver = Setup::new(&[echo().await]).steered(directory.path()).start().await;
         let definition_path = format!("{route}/webhook-test");
 
-        assert_eq!(
-            driver.data("GET", "/admissionwebhooks").await,
-            json!([]),
-            "{route}"
-        );
+        assert_eq!(driver.data("GET", "/admissionwebhooks").await, json!([]), "{route}");
         let success = (200, SUCCESS_REPLY.to_owned());
-        assert_eq!(
-            driver.define("POST", route, documented().to_string()).await,
-            success
-        );
+        assert_eq!(driver.define("POST", route, documented().to_string()).await, success);
         assert_eq!(driver.live().await, ["defaultGroup/webhook-test"]);
 
         let stored_definition = driver.data("GET", &definition_path).await;
@@ -114,10 +104,7 @@ async fn a_definition_is_created_read_updated_and_deleted() {
 #[tokio::test]
 async fn a_change_is_live_before_its_reply_is_sent() {
     let directory = TempDir::new().unwrap();
-    let driver = Setup::new(&[echo().await])
-        .steered(directory.path())
-        .start()
-        .await;
+    let driver = Setup::new(&[echo().await]).steered(directory.path()).start().await;
     let marked = async || driver.post(application("good")).await.1.contains("marked");
     assert!(!marked().await);
     let body = definition("w", &hook().await).to_string();
@@ -130,20 +117,14 @@ async fn a_change_is_live_before_its_reply_is_sent() {
     assert!(marked().await);
     let mut empty: Value = serde_json::from_str(&body).unwrap();
     empty["admissionWebhooks"] = json!([]);
-    assert_eq!(
-        driver.define("PUT", ROUTE, empty.to_string()).await.1,
-        SUCCESS_REPLY
-    );
+    assert_eq!(driver.define("PUT", ROUTE, empty.to_string()).await.1, SUCCESS_REPLY);
     assert!(!marked().await);
 }
 
 #[tokio::test]
 async fn no_chain_can_refuse_a_change_of_definitions() {
     let directory = TempDir::new().unwrap();
-    let driver = Setup::new(&[echo().await])
-        .steered(directory.path())
-        .start()
-        .await;
+    let driver = Setup::new(&[echo().await]).steered(directory.path()).start().await;
     // The driver of every test has a chain that denies objects named `bad`.
     assert_eq!(driver.post(application("bad")).await.0, 400);
     let body = definition("bad", "https://h.example").to_string();
@@ -156,17 +137,11 @@ async fn a_plugin_can_take_the_place_of_a_webhook() {
     let directory = TempDir::new().unwrap();
     let module = directory.path().join("allows.wasm");
     fs::write(&module, Guest::default().component()).unwrap();
-    let driver = Setup::new(&[echo().await])
-        .steered(directory.path())
-        .start()
-        .await;
+    let driver = Setup::new(&[echo().await]).steered(directory.path()).start().await;
     let plugin = json!({"source": format!("file:{}", module.display()), "settings": {"Key": 1}});
     let mut body = definition("w", "");
     body["admissionWebhooks"] = json!([{"name": "hook", "plugin": plugin, "timeout": "2s", "mode": "Audit"}]);
-    assert_eq!(
-        driver.define("POST", ROUTE, body.to_string()).await.1,
-        SUCCESS_REPLY
-    );
+    assert_eq!(driver.define("POST", ROUTE, body.to_string()).await.1, SUCCESS_REPLY);
     let stored_definition = driver.data("GET", &format!("{ROUTE}/w")).await;
     let expected = json!([{
         "name": "hook",
@@ -177,10 +152,7 @@ async fn a_plugin_can_take_the_place_of_a_webhook() {
         "timeout": "2s",
         "mode": "Audit",
     }]);
-    assert_eq!(
-        stored_definition["admissionWebhooks"].to_string(),
-        expected.to_string()
-    );
+    assert_eq!(stored_definition["admissionWebhooks"].to_string(), expected.to_string());
     assert_eq!(
         driver.define("PUT", ROUTE, stored_definition.to_string()).await.1,
         SUCCESS_REPLY
@@ -190,22 +162,14 @@ async fn a_plugin_can_take_the_place_of_a_webhook() {
 #[tokio::test]
 async fn the_namespace_of_the_body_takes_precedence_over_the_path() {
     let directory = TempDir::new().unwrap();
-    let driver = Setup::new(&[echo().await])
-        .steered(directory.path())
-        .start()
-        .await;
-    for (operation, in_path, in_body, expected) in
-        [("Create", "p", Some("b"), "b"), ("Update", "p", None, "p")]
-    {
+    let driver = Setup::new(&[echo().await]).steered(directory.path()).start().await;
+    for (operation, in_path, in_body, expected) in [("Create", "p", Some("b"), "b"), ("Update", "p", None, "p")] {
         let mut body = definition("w", "https://h.example");
         body["resourcesRef"]["operation"] = json!(operation);
         body["metadata"]["namespace"] = json!(in_body);
         let route = format!("/namespaces/{in_path}/admissionwebhook");
         for method in ["POST", "PUT"] {
-            assert_eq!(
-                driver.define(method, &route, body.to_string()).await.1,
-                SUCCESS_REPLY
-            );
+            assert_eq!(driver.define(method, &route, body.to_string()).await.1, SUCCESS_REPLY);
         }
         let definition_path = format!("/namespaces/{expected}/admissionwebhook/w");
         assert_eq!(
@@ -228,9 +192,7 @@ async fn the_namespace_of_the_body_takes_precedence_over_the_path() {
 async fn a_request_keeps_the_uid_that_its_client_sent() {
     let driver = Setup::new(&[echo().await]).start().await;
     let mut request = request("GET", "/mesosdriver/v4/admissionwebhooks", Body::empty());
-    request
-        .headers_mut()
-        .insert("x-request-id", "mine".parse().unwrap());
+    request.headers_mut().insert("x-request-id", "mine".parse().unwrap());
     let response = driver.send(request).await;
     assert_eq!(response.headers()["x-request-id"], "mine");
     let (_, body) = text(response).await;
@@ -241,19 +203,12 @@ async fn a_request_keeps_the_uid_that_its_client_sent() {
 #[tokio::test]
 async fn a_webhook_ca_with_a_short_rsa_key_causes_a_warning() {
     let directory = TempDir::new().unwrap();
-    let driver = Setup::new(&[echo().await])
-        .steered(directory.path())
-        .start()
-        .await;
+    let driver = Setup::new(&[echo().await]).steered(directory.path()).start().await;
     let mut definition = documented();
     let pem = include_bytes!("../../../../webhook/tests/webhook/short_key/ca.pem");
     definition["admissionWebhooks"][1]["clientConfig"]["caBundle"] = json!(BASE64_STANDARD.encode(pem));
     let response = driver
-        .send(request(
-            "POST",
-            &format!("{PREFIX}{ROUTE}"),
-            definition.to_string(),
-        ))
+        .send(request("POST", &format!("{PREFIX}{ROUTE}"), definition.to_string()))
         .await;
     let warnings: Vec<String> = response
         .headers()

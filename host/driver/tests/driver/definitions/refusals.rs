@@ -13,10 +13,7 @@ pub(super) async fn driver(directory: &TempDir) -> RunningDriver {
         .start()
         .await;
     let existing_definition = definition("there", "https://h.example").to_string();
-    assert_eq!(
-        driver.define("POST", ROUTE, existing_definition).await.1,
-        SUCCESS_REPLY
-    );
+    assert_eq!(driver.define("POST", ROUTE, existing_definition).await.1, SUCCESS_REPLY);
     driver
 }
 
@@ -50,7 +47,8 @@ async fn invalid_definitions_are_refused() {
     let existing_path = format!("{ROUTE}/there");
     let absent_path = format!("{ROUTE}/absent");
     const PARAMETERS: &str = "there is some error in the parameters: ";
-    let no_base64 = "this is not base64: Invalid symbol 37, offset 0.; write the base64 of a PEM file, `base64 -w0 ca.pem`";
+    let no_base64 =
+        "this is not base64: Invalid symbol 37, offset 0.; write the base64 of a PEM file, `base64 -w0 ca.pem`";
     // (method, path, body, expected code, expected message without the program's name at its start)
     for (method, path, body, code, message) in [
         // bcs-mesos-driver replies to the next requests with exactly these messages.
@@ -82,13 +80,7 @@ async fn invalid_definitions_are_refused() {
             1_405_008,
             "Unmarshal TypeMeta failed: the body is not an object".to_owned(),
         ),
-        (
-            "POST",
-            ROUTE,
-            "{}".to_owned(),
-            1_405_008,
-            "Kind  is invalid".to_owned(),
-        ),
+        ("POST", ROUTE, "{}".to_owned(), 1_405_008, "Kind  is invalid".to_owned()),
         (
             "PUT",
             ROUTE,
@@ -169,9 +161,7 @@ async fn invalid_definitions_are_refused() {
             ROUTE,
             with(&json!({"resourcesRef": {"operation": "Delete", "kind": "Deployment"}})),
             1_405_231,
-            format!(
-                "{PARAMETERS}resourcesRef.operation: \"Delete\" is not a valid operation; write Create or Update"
-            ),
+            format!("{PARAMETERS}resourcesRef.operation: \"Delete\" is not a valid operation; write Create or Update"),
         ),
         (
             "POST",
@@ -210,9 +200,7 @@ async fn invalid_definitions_are_refused() {
             ROUTE,
             with(&json!({"metadata": {"name": "a", "namespace": "n", "labels": {"a": 1}}})),
             1_405_231,
-            format!(
-                "{PARAMETERS}metadata.labels.a: a number where a string is expected; put it in quotes: \"1\""
-            ),
+            format!("{PARAMETERS}metadata.labels.a: a number where a string is expected; put it in quotes: \"1\""),
         ),
         (
             "POST",
@@ -282,9 +270,7 @@ async fn invalid_definitions_are_refused() {
             ROUTE,
             client(&json!({"caBundle": *BUNDLE, "namespace": "n", "name": "s", "path": "p"})),
             1_405_231,
-            format!(
-                "{PARAMETERS}admissionWebhooks[0].clientConfig.path: the path \"p\" does not begin with `/`"
-            ),
+            format!("{PARAMETERS}admissionWebhooks[0].clientConfig.path: the path \"p\" does not begin with `/`"),
         ),
         (
             "POST",
@@ -346,11 +332,7 @@ async fn invalid_definitions_are_refused() {
             "message": format!("(bcs-mesos-driver):{message}"),
             "data": {},
         });
-        assert_eq!(
-            (status, answer),
-            (200, expected.to_string()),
-            "{method} {path} {body}"
-        );
+        assert_eq!((status, answer), (200, expected.to_string()), "{method} {path} {body}");
     }
     assert_eq!(files(), before);
     assert_eq!(

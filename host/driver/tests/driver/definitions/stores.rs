@@ -60,11 +60,7 @@ impl ContestedStore {
     }
 
     async fn driver(&self) -> RunningDriver {
-        let host = Host::builder()
-            .definition_store(self.clone())
-            .build()
-            .await
-            .unwrap();
+        let host = Host::builder().definition_store(self.clone()).build().await.unwrap();
         Setup::new(&[echo().await]).start_with(host).await
     }
 }
@@ -122,18 +118,15 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         name: "defaultGroup/w".to_owned(),
     };
     let file = store.path_for(&id).unwrap();
-    store.contest(vec![(
-        file.clone(),
-        Some(definition_at("https://theirs.example")),
-    )]);
+    store.contest(vec![(file.clone(), Some(definition_at("https://theirs.example")))]);
     let (_, answer) = driver
         .define("POST", ROUTE, definition_at("https://ours.example"))
         .await;
     assert_eq!(refusal(&answer).0, 1_405_201);
     assert_eq!(url().await, "https://theirs.example");
 
-    let labelled = definition_at("https://theirs.example")
-        .replace("\"name\":\"w\"", "\"name\":\"w\",\"labels\":{\"a\":\"b\"}");
+    let labelled =
+        definition_at("https://theirs.example").replace("\"name\":\"w\"", "\"name\":\"w\",\"labels\":{\"a\":\"b\"}");
     assert!(labelled.contains("labels"));
     store.contest(vec![(file.clone(), Some(labelled))]);
     assert_eq!(
@@ -168,15 +161,10 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         )
     };
     store.contest((0..5).map(their_change).collect());
-    let (_, answer) = driver
-        .define("PUT", ROUTE, definition_at("https://ours.example"))
-        .await;
+    let (_, answer) = driver.define("PUT", ROUTE, definition_at("https://ours.example")).await;
     let (code, message) = refusal(&answer);
     assert_eq!(code, 1_405_200);
-    assert!(
-        message.contains("was changed by someone else meanwhile"),
-        "{message}"
-    );
+    assert!(message.contains("was changed by someone else meanwhile"), "{message}");
     store.contest((5..9).map(their_change).collect());
     assert_eq!(
         driver
@@ -215,19 +203,13 @@ async fn changes_are_refused_while_the_store_is_unavailable() {
     assert_eq!(driver.live().await, ["defaultGroup/w"]);
     store.0.is_lost.store(false, Ordering::Relaxed);
     assert_eq!(driver.define("PUT", ROUTE, body()).await.1, SUCCESS_REPLY);
-    assert_eq!(
-        driver.define("DELETE", &definition_path, "").await.1,
-        SUCCESS_REPLY
-    );
+    assert_eq!(driver.define("DELETE", &definition_path, "").await.1, SUCCESS_REPLY);
 }
 
 #[tokio::test]
 async fn a_missing_directory_does_not_remove_its_definitions() {
     let directory = TempDir::new().unwrap();
-    let driver = Setup::new(&[echo().await])
-        .steered(directory.path())
-        .start()
-        .await;
+    let driver = Setup::new(&[echo().await]).steered(directory.path()).start().await;
     let body = || definition("w", "https://h.example").to_string();
     let (chains, away) = (directory.path().join("chains"), directory.path().join("away"));
     fs::rename(&chains, &away).unwrap();

@@ -84,13 +84,8 @@ async fn bodies_that_the_driver_reads_have_limits() {
     // The scheduler cannot decode compressed bodies, so the driver refuses them.
     for path in ["/namespaces/n/applications", "/agentsettings/taint"] {
         let mut packed = request("PUT", &below(path), "x");
-        packed
-            .headers_mut()
-            .insert("content-encoding", "gzip".parse().unwrap());
-        assert_eq!(
-            code(text(scene.driver.send(packed).await).await),
-            (415, 1_405_012)
-        );
+        packed.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
+        assert_eq!(code(text(scene.driver.send(packed).await).await), (415, 1_405_012));
     }
     assert!(scene.take_requests().is_empty());
 
@@ -103,10 +98,7 @@ async fn chunked_bodies_and_trailers_are_forwarded() {
     let scene = SchedulerScene::start().await;
     let body = runnable("application", "a");
     // (path, whether the request to the scheduler has a `Content-Length`)
-    for (path, has_length) in [
-        (APPLICATIONS.to_owned(), true),
-        (below("/agentsettings/taint"), false),
-    ] {
+    for (path, has_length) in [(APPLICATIONS.to_owned(), true), (below("/agentsettings/taint"), false)] {
         let mut trailers = HeaderMap::new();
         trailers.insert("x-sum", "42".parse().unwrap());
         let (start, end) = body.split_at(10);

@@ -35,15 +35,12 @@ impl KubernetesScene {
                 headers: head.headers,
                 body,
             });
-            let namespace =
-                |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             match line.as_str() {
                 "GET /api/v1/namespaces/there" => json_reply(200, &namespace("there")),
                 "GET /api/v1/namespaces/locked" => json_reply(403, &status(403, "Forbidden")),
                 "POST /api/v1/namespaces?" | "POST /api/v1/namespaces" => json_reply(201, &namespace("made")),
-                line if line.starts_with("GET /api/v1/namespaces/") => {
-                    json_reply(404, &status(404, "NotFound"))
-                }
+                line if line.starts_with("GET /api/v1/namespaces/") => json_reply(404, &status(404, "NotFound")),
                 _ => reply(),
             }
         });
@@ -54,11 +51,7 @@ impl KubernetesScene {
         Self::with_switch(url, requests, true).await
     }
 
-    async fn with_switch(
-        url: &str,
-        requests: Arc<Mutex<Vec<RelayedRequest>>>,
-        custom_resources: bool,
-    ) -> Self {
+    async fn with_switch(url: &str, requests: Arc<Mutex<Vec<RelayedRequest>>>, custom_resources: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");
         let kubeconfig = json!({
@@ -242,14 +235,8 @@ async fn compressed_bodies_of_custom_resources_are_refused() {
     let kubernetes = KubernetesScene::start(|| json_reply(200, &json!({}))).await;
     for path in ["/customresourcedefinitions", "/customresources/g/v1/ks"] {
         let mut packed = request("POST", &below(path), "x");
-        packed
-            .headers_mut()
-            .insert("content-encoding", "gzip".parse().unwrap());
-        assert_eq!(
-            text(kubernetes.scene.driver.send(packed).await).await.0,
-            415,
-            "{path}"
-        );
+        packed.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
+        assert_eq!(text(kubernetes.scene.driver.send(packed).await).await.0, 415, "{path}");
     }
     assert!(kubernetes.take_requests().is_empty());
 }

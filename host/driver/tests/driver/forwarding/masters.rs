@@ -64,8 +64,7 @@ async fn a_scheduler_that_becomes_the_master_gets_the_request() {
 #[tokio::test]
 async fn without_a_master_the_request_fails_after_the_connect_timeout() {
     let (address, request_count) = master_from(NEVER).await;
-    let setup =
-        Setup::new(&[address]).upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50));
+    let setup = Setup::new(&[address]).upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50));
     let driver = in_front_of_schedulers(setup).start().await;
     let (status, reply) = driver.post(runnable("application", "a")).await;
     let reply: Value = serde_json::from_str(&reply).unwrap();

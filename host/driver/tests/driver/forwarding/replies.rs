@@ -107,9 +107,7 @@ async fn a_large_reply_is_streamed() {
             chunk.map(|chunk| (Ok::<_, std::io::Error>(chunk), receiver))
         }))
     });
-    let driver = in_front_of_schedulers(Setup::new(&[serve(routes).await]))
-        .start()
-        .await;
+    let driver = in_front_of_schedulers(Setup::new(&[serve(routes).await])).start().await;
     let chunk = Bytes::from(format!("{{{}", "x".repeat(2000)));
     soon(sender.send(chunk.clone())).await.unwrap();
     let mut body = driver
@@ -171,24 +169,17 @@ async fn a_client_notices_a_truncated_reply() {
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         until(&mut stream, "\r\n\r\n").await;
-        let start = format!(
-            "HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n{{{}",
-            "x".repeat(2000)
-        );
+        let start = format!("HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n{{{}", "x".repeat(2000));
         write(&mut stream, &start).await;
     });
-    let response = driver
-        .send(request("GET", &below(RESOURCES), Body::empty()))
-        .await;
+    let response = driver.send(request("GET", &below(RESOURCES), Body::empty())).await;
     assert_eq!(response.status(), 200);
     assert!(soon(response.into_body().collect()).await.is_err());
 }
 
 #[tokio::test]
 async fn a_request_without_a_scheduler_fails() {
-    let driver = in_front_of_schedulers(Setup::new(&[refusing().await]))
-        .start()
-        .await;
+    let driver = in_front_of_schedulers(Setup::new(&[refusing().await])).start().await;
     let (status, reply) = driver.post(runnable("application", "a")).await;
     let reply: Value = serde_json::from_str(&reply).unwrap();
     assert_eq!(

@@ -139,12 +139,7 @@ async fn invalid_utf8_is_refused_and_every_reply_is_json() {
         for (path, body, status, expected) in [
             ("/namespaces/n/applications", "null", 400, "1405010"),
             ("/namespaces/n/configmaps", "{}", 200, "1405008"),
-            (
-                "/namespaces/n/applications/a/taskgroups/b/restart",
-                "",
-                200,
-                "success",
-            ),
+            ("/namespaces/n/applications/a/taskgroups/b/restart", "", 200, "success"),
         ] {
             let mut request = request("POST", &below(path), body);
             request.headers_mut().insert("accept", accept.parse().unwrap());

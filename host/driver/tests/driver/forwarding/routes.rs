@@ -81,11 +81,7 @@ impl SentBody {
             Daemonset => {
                 let definition = forwarded_request.json();
                 assert_eq!(definition["name"], "a", "{}", forwarded_request.line);
-                assert_eq!(
-                    definition["version"]["Kind"], "daemonset",
-                    "{}",
-                    forwarded_request.line
-                );
+                assert_eq!(definition["version"]["Kind"], "daemonset", "{}", forwarded_request.line);
             }
             Message => assert_eq!(
                 forwarded_request.json()["Sig"],
@@ -95,9 +91,8 @@ impl SentBody {
             ),
         }
         let is_known = forwarded_request.headers.contains_key("content-length");
-        let has_length = is_known
-            || forwarded_request.line.starts_with("GET")
-            || forwarded_request.line.starts_with("DELETE");
+        let has_length =
+            is_known || forwarded_request.line.starts_with("GET") || forwarded_request.line.starts_with("DELETE");
         assert!(
             has_length,
             "{} has no length: {:?}",
@@ -185,16 +180,13 @@ async fn every_route_reaches_the_scheduler() {
     let scene = SchedulerScene::start().await;
     let mut covered_routes = HashSet::new();
     for (method, path, sent, expected) in ROWS {
-        let (head, ()) = request(method, &below(path), Body::empty())
-            .map(|_| ())
-            .into_parts();
+        let (head, ()) = request(method, &below(path), Body::empty()).map(|_| ()).into_parts();
         let RouteLookup::Found(matched) = lookup(&head) else {
             panic!("{method} {path} has no route")
         };
         covered_routes.insert((matched.route.verb, matched.route.path));
         let (forwarded, status, reply) = scene.send(method, path, &sent.body()).await;
-        let forwarded_request =
-            forwarded.unwrap_or_else(|| panic!("{method} {path} was not asked: {status} {reply}"));
+        let forwarded_request = forwarded.unwrap_or_else(|| panic!("{method} {path} was not asked: {status} {reply}"));
         assert_eq!(forwarded_request.line, expected, "{method} {path}");
         sent.check(&forwarded_request);
         assert_eq!((status, reply.as_str()), (200, SUCCESS), "{method} {path}");

@@ -47,9 +47,7 @@ impl SchedulerScene {
         Self::answering(|| Response::new(Body::from(SUCCESS))).await
     }
 
-    pub(super) async fn answering(
-        reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
-    ) -> Self {
+    pub(super) async fn answering(reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static) -> Self {
         Self::with(reply, |setup| setup).await
     }
 
@@ -88,19 +86,11 @@ impl SchedulerScene {
     }
 
     /// Sends a request; returns the request that the scheduler received, and the status and body of the reply.
-    pub(super) async fn send(
-        &self,
-        method: &str,
-        path: &str,
-        body: &str,
-    ) -> (Option<RelayedRequest>, u16, String) {
+    pub(super) async fn send(&self, method: &str, path: &str, body: &str) -> (Option<RelayedRequest>, u16, String) {
         let request = request(method, &below(path), Body::from(body.to_owned()));
         let (status, text) = text(self.driver.send(request).await).await;
         let mut requests = self.take_requests();
-        assert!(
-            requests.len() < 2,
-            "{method} {path} was asked twice: {requests:?}"
-        );
+        assert!(requests.len() < 2, "{method} {path} was asked twice: {requests:?}");
         (requests.pop(), status, text)
     }
 }

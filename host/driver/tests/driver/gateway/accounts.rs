@@ -57,11 +57,7 @@ impl AccountsFileScene {
 
     async fn with_token(&self, name: &str, super_user: bool) -> String {
         let (status, user) = self
-            .admin(
-                "POST",
-                "/v1/users",
-                json!({"name": name, "superUser": super_user}),
-            )
+            .admin("POST", "/v1/users", json!({"name": name, "superUser": super_user}))
             .await;
         assert_eq!(status, 200, "{user}");
         let path = format!("/v1/users/{name}/tokens");
@@ -83,8 +79,7 @@ impl AccountsFileScene {
     }
 
     async fn as_root(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
-        self.rest(&format!("Bearer {}", self.root), method, path, body)
-            .await
+        self.rest(&format!("Bearer {}", self.root), method, path, body).await
     }
 }
 
@@ -100,9 +95,7 @@ fn credentials(token: &Value) -> Value {
 #[tokio::test]
 async fn the_management_api_creates_users_tokens_and_clusters() {
     let scene = AccountsFileScene::start(Statuses::Driver).await;
-    let (status, user) = scene
-        .as_root("POST", "users/", json!({"user_name": "alice"}))
-        .await;
+    let (status, user) = scene.as_root("POST", "users/", json!({"user_name": "alice"})).await;
     assert_eq!(
         (status, &user["Name"], &user["IsSuperUser"]),
         (200, &json!("plain:alice"), &json!(false))
@@ -118,39 +111,25 @@ async fn the_management_api_creates_users_tokens_and_clusters() {
     );
     let alice = format!("Bearer {}", token["Value"].as_str().unwrap());
 
-    let (status, cluster) = scene
-        .rest(&alice, "POST", "clusters/", json!({"id": "Dev"}))
-        .await;
+    let (status, cluster) = scene.rest(&alice, "POST", "clusters/", json!({"id": "Dev"})).await;
     assert_eq!(
         (status, &cluster["id"], &cluster["provider"]),
         (200, &json!("plain-dev"), &json!(1))
     );
     assert_eq!(cluster["creator_id"], user["ID"]);
     let path = |rest: &str| format!("clusters/plain-dev/{rest}");
-    let (status, tokens) = scene
-        .rest(&alice, "POST", &path("register_tokens"), Value::Null)
-        .await;
+    let (status, tokens) = scene.rest(&alice, "POST", &path("register_tokens"), Value::Null).await;
     let register_token = tokens[0]["token"].clone();
     assert_eq!((status, register_token.as_str().unwrap().len()), (200, 128));
-    let (status, second) = scene
-        .rest(&alice, "POST", &path("register_tokens"), Value::Null)
-        .await;
-    assert_eq!(
-        (status, &second["code_name"]),
-        (500, &json!("CANNOT_CREATE_RTOKEN"))
-    );
-    let (status, listed_tokens) = scene
-        .rest(&alice, "GET", &path("register_tokens"), Value::Null)
-        .await;
+    let (status, second) = scene.rest(&alice, "POST", &path("register_tokens"), Value::Null).await;
+    assert_eq!((status, &second["code_name"]), (500, &json!("CANNOT_CREATE_RTOKEN")));
+    let (status, listed_tokens) = scene.rest(&alice, "GET", &path("register_tokens"), Value::Null).await;
     assert_eq!((status, &listed_tokens[0]["token"]), (200, &json!("")));
 
     let (status, error) = scene
         .rest(&alice, "GET", &path("client_credentials"), Value::Null)
         .await;
-    assert_eq!(
-        (status, &error["code_name"]),
-        (400, &json!("CREDENTIALS_NOT_FOUND"))
-    );
+    assert_eq!((status, &error["code_name"]), (400, &json!("CREDENTIALS_NOT_FOUND")));
     let (status, put_reply) = scene
         .rest("", "PUT", &path("credentials"), credentials(&register_token))
         .await;
@@ -172,10 +151,7 @@ async fn the_management_api_creates_users_tokens_and_clusters() {
     assert_eq!((status, &stored["UserToken"]), (200, &json!("")));
     assert_eq!(stored["ServerAddresses"], "https://10.0.0.1:6443");
     let (_, clusters) = scene.admin("GET", "/v1/clusters", Value::Null).await;
-    assert_eq!(
-        clusters["clusters"][0]["servers"],
-        json!(["https://10.0.0.1:6443"])
-    );
+    assert_eq!(clusters["clusters"][0]["servers"], json!(["https://10.0.0.1:6443"]));
     assert!(!clusters.to_string().contains("service-account"));
 }
 
@@ -192,10 +168,7 @@ async fn only_permitted_users_manage_users_and_clusters() {
     assert_eq!((status, &cluster["provider"]), (200, &json!(2)), "{cluster}");
     let id = cluster["id"].as_str().unwrap();
     let (status, refused) = scene.rest(&bob, "POST", "clusters/bcs", bcs).await;
-    assert_eq!(
-        (status, &refused["code_name"]),
-        (400, &json!("CLUSTER_ALREADY_EXISTS"))
-    );
+    assert_eq!((status, &refused["code_name"]), (400, &json!("CLUSTER_ALREADY_EXISTS")));
     let tokens = format!("clusters/{id}/register_tokens");
     let client = format!("clusters/{id}/client_credentials");
     let stored = format!("clusters/{id}/credentials");
@@ -261,10 +234,7 @@ async fn the_id_of_a_cluster_cannot_be_registered_for_another_project() {
     let (status, cluster) = scene.rest(&alice, "POST", "clusters/bcs", bcs("p1")).await;
     assert_eq!(status, 200, "{cluster}");
     let (status, refused) = scene.rest(&bob, "POST", "clusters/bcs", bcs("p2")).await;
-    assert_eq!(
-        (status, &refused["code_name"]),
-        (400, &json!("CLUSTER_ALREADY_EXISTS"))
-    );
+    assert_eq!((status, &refused["code_name"]), (400, &json!("CLUSTER_ALREADY_EXISTS")));
     let message = refused["message"].as_str().unwrap();
     assert!(
         message.contains("belongs to the project that registered it first"),
@@ -273,18 +243,13 @@ async fn the_id_of_a_cluster_cannot_be_registered_for_another_project() {
     let query = "clusters/bcs/query_by_cluster_id/?cluster_id=BCS-K8S-1";
     let (status, _) = scene.rest(&bob, "GET", query, Value::Null).await;
     assert_eq!(status, 404);
-    assert_eq!(
-        scene.rest(&alice, "GET", query, Value::Null).await,
-        (200, cluster)
-    );
+    assert_eq!(scene.rest(&alice, "GET", query, Value::Null).await, (200, cluster));
 }
 
 #[tokio::test]
 async fn repeated_requests_for_a_user_return_the_same_token() {
     let scene = AccountsFileScene::start(Statuses::Driver).await;
-    let (_, user) = scene
-        .as_root("POST", "users/", json!({"user_name": "alice"}))
-        .await;
+    let (_, user) = scene.as_root("POST", "users/", json!({"user_name": "alice"})).await;
     let path = format!("users/{}/tokens", user["ID"]);
     let first = scene.as_root("POST", &path, Value::Null).await;
     assert_eq!(first.0, 200);
@@ -300,12 +265,7 @@ async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
         for (method, path, body, part) in [
             ("POST", "users/", json!({}), "field 'user_name' is required"),
             ("POST", "users/", json!("text"), "field 'user_name' is required"),
-            (
-                "POST",
-                "users/",
-                json!({"user_name": "a/b"}),
-                "is not a name of a user",
-            ),
+            ("POST", "users/", json!({"user_name": "a/b"}), "is not a name of a user"),
             ("POST", "clusters/", json!({"id": "../x"}), "is not a valid ID"),
             (
                 "POST",
@@ -332,17 +292,9 @@ async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
         // code `VALIDATION_ERROR`.
         let bcs = json!({"id": "x", "project_id": "p", "cluster_type": "nomad"});
         let (status, reply) = scene.as_root("POST", "clusters/bcs", bcs).await;
-        assert_eq!(
-            (status, &reply["code_name"]),
-            (400, &json!("CLUSTER_TYPE_INVALID"))
-        );
+        assert_eq!((status, &reply["code_name"]), (400, &json!("CLUSTER_TYPE_INVALID")));
         let put_reply = scene
-            .rest(
-                "",
-                "PUT",
-                "clusters/plain-x/credentials",
-                credentials(&json!("guess")),
-            )
+            .rest("", "PUT", "clusters/plain-x/credentials", credentials(&json!("guess")))
             .await;
         assert_eq!(
             (put_reply.0, &put_reply.1["code_name"]),
@@ -372,13 +324,7 @@ async fn the_admin_api_manages_the_same_users_and_clusters() {
             400,
             "system:",
         ),
-        (
-            "GET",
-            "/v1/users/plain:alice",
-            Value::Null,
-            200,
-            "\"groups\":[\"dev\"]",
-        ),
+        ("GET", "/v1/users/plain:alice", Value::Null, 200, "\"groups\":[\"dev\"]"),
         ("GET", "/v1/users/bob", Value::Null, 404, "there is no user"),
         (
             "POST",
@@ -401,13 +347,7 @@ async fn the_admin_api_manages_the_same_users_and_clusters() {
             200,
             "plain-dev-",
         ),
-        (
-            "POST",
-            "/v1/clusters",
-            json!({"id": "dev"}),
-            409,
-            "already exists",
-        ),
+        ("POST", "/v1/clusters", json!({"id": "dev"}), 409, "already exists"),
         (
             "POST",
             "/v1/clusters",

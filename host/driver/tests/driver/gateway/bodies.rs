@@ -12,9 +12,7 @@ use crate::harness::*;
 
 fn post(kind: &str, body: impl Into<Body>) -> Request<Body> {
     let mut request = request("POST", &format!("{OUTER}/a"), body);
-    request
-        .headers_mut()
-        .insert("content-type", kind.parse().unwrap());
+    request.headers_mut().insert("content-type", kind.parse().unwrap());
     request
 }
 
@@ -44,9 +42,7 @@ async fn a_yaml_body_is_converted_to_json() {
         Ok::<_, std::io::Error>(format!("a: {long}\n")),
         Ok(format!("b: {long}\n")),
     ]);
-    gateway
-        .send(post("application/yaml", Body::from_stream(chunks)))
-        .await;
+    gateway.send(post("application/yaml", Body::from_stream(chunks))).await;
     let [request] = driver.take_requests().try_into().unwrap();
     assert_eq!(request.body, json!({"a": long, "b": long}).to_string());
     assert!(!request.headers.contains_key("transfer-encoding"));
@@ -85,17 +81,13 @@ async fn a_body_that_cannot_be_converted_is_refused() {
             "read http body failed: it is larger than the 100 bytes",
         ),
     ] {
-        let (reply_status, reply) =
-            envelope(gateway.send(post("application/x-yaml", body.to_owned())).await).await;
+        let (reply_status, reply) = envelope(gateway.send(post("application/x-yaml", body.to_owned())).await).await;
         assert_eq!(
             (reply_status, &reply["code"]),
             (status, &json!(code)),
             "{body}: {reply}"
         );
-        assert!(
-            reply["message"].as_str().unwrap().contains(part),
-            "{body}: {reply}"
-        );
+        assert!(reply["message"].as_str().unwrap().contains(part), "{body}: {reply}");
     }
     let mut compressed = post("application/x-yaml", "a: 1");
     compressed
@@ -111,12 +103,7 @@ async fn a_body_that_cannot_be_converted_is_refused() {
             .await
             .map(|chunk| (Ok::<_, std::io::Error>(chunk), receiver))
     });
-    let (status, reply) = envelope(
-        gateway
-            .send(post("application/yaml", Body::from_stream(endless)))
-            .await,
-    )
-    .await;
+    let (status, reply) = envelope(gateway.send(post("application/yaml", Body::from_stream(endless))).await).await;
     assert_eq!((status, &reply["code"]), (408, &json!(1_405_006)));
     assert!(driver.take_requests().is_empty());
 }

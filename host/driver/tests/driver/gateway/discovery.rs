@@ -92,12 +92,7 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
     })
     .await;
     let registering = ZooKeeper::open(ensemble_config(server.address()));
-    let _storage = register(
-        &registering,
-        "/bcs/services/endpoints/storage",
-        storage.address,
-        None,
-    );
+    let _storage = register(&registering, "/bcs/services/endpoints/storage", storage.address, None);
     let node = "/bcs/services/endpoints/kubernetedriver/BCS-K8S-1";
     let _kubernetes = register(&registering, node, kubernetes.address, None);
     // The storage service, to which the gateway forwards this request, replies 404. The gateway passes this status on.
@@ -226,10 +221,7 @@ async fn drivers_are_discovered_through_zookeeper() {
         "{message}"
     );
     drop(server);
-    until("the loss", async || {
-        detail(&gateway).await["problem"] != Value::Null
-    })
-    .await;
+    until("the loss", async || detail(&gateway).await["problem"] != Value::Null).await;
     assert_eq!(reply(&gateway, "BCS-2").await.0, 0);
 }
 

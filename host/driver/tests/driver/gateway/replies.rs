@@ -134,10 +134,7 @@ async fn each_failure_has_the_reply_of_bcs_api() {
             let (status, body) = envelope(response).await;
             assert_eq!(status, expected, "{case}: {body}");
             assert_eq!(body["code"], code, "{case}: {body}");
-            assert!(
-                body["message"].as_str().unwrap().contains(message),
-                "{case}: {body}"
-            );
+            assert!(body["message"].as_str().unwrap().contains(message), "{case}: {body}");
             assert_eq!(body["result"], code == 0, "{case}");
         }
     }
@@ -148,14 +145,10 @@ async fn the_http_status_of_a_drivers_reply_is_passed_on() {
     for status in [200, 201, 400, 404, 500] {
         let driver = SimulatedDriver::answering(status, "as it is").await;
         for (statuses, expected) in [(Statuses::Ok, 200), (Statuses::Driver, status)] {
-            let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
-                config.statuses = statuses
-            })
-            .start()
-            .await;
-            let response = gateway
-                .send(request("GET", &format!("{OUTER}/a"), Body::empty()))
+            let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| config.statuses = statuses)
+                .start()
                 .await;
+            let response = gateway.send(request("GET", &format!("{OUTER}/a"), Body::empty())).await;
             assert_eq!(text(response).await, (expected, "as it is".to_owned()));
         }
     }
@@ -196,9 +189,7 @@ async fn requests_are_counted_by_cluster_and_status() {
     gateway.send(request("GET", &path, Body::empty())).await;
     for unknown in ["BCS-X", "BCS-Y", "BCS-Z"] {
         let mut asking = request("GET", &path, Body::empty());
-        asking
-            .headers_mut()
-            .insert("bcs-clusterid", unknown.parse().unwrap());
+        asking.headers_mut().insert("bcs-clusterid", unknown.parse().unwrap());
         gateway.send(asking).await;
     }
     let mut asking = request("GET", &path, Body::empty());
@@ -215,10 +206,7 @@ async fn requests_are_counted_by_cluster_and_status() {
         &format!("cluster=\"{CLUSTER}\",status=\"4xx\",passage=\"untouched\""),
         1,
     );
-    assert_counted(
-        "cluster=\"unknown\",status=\"4xx\",passage=\"unknown-cluster\"",
-        3,
-    );
+    assert_counted("cluster=\"unknown\",status=\"4xx\",passage=\"unknown-cluster\"", 3);
     assert_counted(
         "cluster=\"BCS-DOWN\",status=\"5xx\",passage=\"upstream-unreachable\"",
         1,

@@ -45,10 +45,7 @@ async fn requests_reach_the_drivers_of_their_cluster() {
                 panic!("{method} {outer}: {driver_requests:?}");
             };
             assert_eq!(
-                (
-                    driver_request.method.as_str(),
-                    driver_request.uri.to_string().as_str()
-                ),
+                (driver_request.method.as_str(), driver_request.uri.to_string().as_str()),
                 (*method, *inner)
             );
             assert_eq!(driver_request.body, "{}");
@@ -68,10 +65,7 @@ async fn a_driver_gets_the_headers_of_the_client_except_tokens() {
         .header("x-bcs-user-token", "secret")
         .header("x-request-id", "me-1")
         .header("x-mine", "1")
-        .header(
-            "traceparent",
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-        )
+        .header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
         .header("connection", "x-once")
         .header("x-once", "1")
         .body(Body::from("{}"))
@@ -107,12 +101,7 @@ async fn a_driver_that_refuses_connections_is_skipped() {
     .await;
     for number in 0..6 {
         let body = format!("{{\"number\":{number}}}");
-        let (status, reply) = envelope(
-            gateway
-                .send(request("POST", &format!("{OUTER}/a"), body.clone()))
-                .await,
-        )
-        .await;
+        let (status, reply) = envelope(gateway.send(request("POST", &format!("{OUTER}/a"), body.clone())).await).await;
         assert_eq!((status, &reply["code"]), (200, &json!(0)));
         let [received] = driver.take_requests().try_into().unwrap();
         assert_eq!(received.body, body);
@@ -128,9 +117,7 @@ async fn a_request_that_was_sent_to_a_driver_is_not_sent_again() {
         until(&mut stream, "\r\n\r\n{}").await
     });
     let other = SimulatedDriver::start().await;
-    let gateway = gateway(&[(CLUSTER, &[dying, other.address])], |_| {})
-        .start()
-        .await;
+    let gateway = gateway(&[(CLUSTER, &[dying, other.address])], |_| {}).start().await;
     let path = format!("{OUTER}/a");
     let (status, reply) = envelope(gateway.send(request("POST", &path, "{}")).await).await;
     assert_eq!((status, &reply["code"]), (200, &json!(1_405_053)), "{reply}");
@@ -177,12 +164,7 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
     let idle = SimulatedDriver::start().await;
     let gateway = Arc::new(gateway(&[(CLUSTER, &[busy, idle.address])], |_| {}).start().await);
     let ask = |gateway: Arc<RunningDriver>| async move {
-        text(
-            gateway
-                .send(request("GET", &format!("{OUTER}/a"), Body::empty()))
-                .await,
-        )
-        .await
+        text(gateway.send(request("GET", &format!("{OUTER}/a"), Body::empty())).await).await
     };
     // The test sends requests until one arrives at the busy driver, which does not answer it yet.
     let pending_reply = loop {
@@ -233,10 +215,7 @@ async fn a_connection_to_a_console_passes_through_the_gateway() {
     let driver = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let head = until(&mut stream, "\r\n\r\n").await;
-        assert!(
-            head.starts_with("GET /mesosdriver/v4/cluster/resources "),
-            "{head}"
-        );
+        assert!(head.starts_with("GET /mesosdriver/v4/cluster/resources "), "{head}");
         let reply = format!(
             "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{HOSTS}",
             HOSTS.len()
@@ -314,12 +293,7 @@ async fn only_consoles_on_hosts_of_the_cluster_are_reached() {
     // A request for a console may name the cluster in its query. Any other request must name the cluster in the header
     // `BCS-ClusterID`. This one does not, so it gets an error.
     let path = format!("{OUTER}/namespaces/n/applications?cluster_id={CLUSTER}");
-    let (_, body) = envelope(
-        gateway
-            .send(Request::get(path).body(Body::empty()).unwrap())
-            .await,
-    )
-    .await;
+    let (_, body) = envelope(gateway.send(Request::get(path).body(Body::empty()).unwrap()).await).await;
     assert_eq!(body["code"], 1_405_007);
 }
 
@@ -331,20 +305,13 @@ async fn the_status_of_a_gateway_lists_its_clusters() {
         .start()
         .await;
     let mut asking = request("GET", &format!("{OUTER}/a"), Body::empty());
-    asking
-        .headers_mut()
-        .insert("bcs-clusterid", "BCS-2".parse().unwrap());
+    asking.headers_mut().insert("bcs-clusterid", "BCS-2".parse().unwrap());
     gateway.send(asking).await;
     let mut detail = gateway.status().await;
-    let server = detail["gateway"]["clusters"][1]["drivers"][0]
-        .as_object_mut()
-        .unwrap();
+    let server = detail["gateway"]["clusters"][1]["drivers"][0].as_object_mut().unwrap();
     assert!(server.remove("since").unwrap().is_string());
     let problem = server.remove("problem").unwrap();
-    assert!(
-        problem.as_str().unwrap().contains("Connection refused"),
-        "{problem}"
-    );
+    assert!(problem.as_str().unwrap().contains("Connection refused"), "{problem}");
     assert_eq!(
         detail["gateway"],
         json!({

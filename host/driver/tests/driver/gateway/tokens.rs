@@ -62,9 +62,7 @@ async fn token_check_counters_start_at_zero() {
         let _running = gateway.on_this_thread().start().await;
         let rendered = metrics.render();
         for (source, result) in expected {
-            let line = format!(
-                "admittance_gateway_token_checks_total{{source=\"{source}\",result=\"{result}\"}} 0\n"
-            );
+            let line = format!("admittance_gateway_token_checks_total{{source=\"{source}\",result=\"{result}\"}} 0\n");
             assert!(rendered.contains(&line), "{line}{rendered}");
         }
     }
@@ -153,14 +151,7 @@ async fn a_token_file_grants_rights_by_cluster() {
             0,
             "success",
         ),
-        (
-            "GET",
-            "/unknown",
-            &[one, writes],
-            400,
-            1_405_058,
-            "this needs Hooks",
-        ),
+        ("GET", "/unknown", &[one, writes], 400, 1_405_058, "this needs Hooks"),
         ("POST", HOOKS, &[one, writes], 400, 1_405_058, "this needs Hooks"),
         ("POST", HOOKS, &[two, writes], 200, 0, "success"),
         (
@@ -217,8 +208,7 @@ async fn a_token_file_grants_rights_by_cluster() {
         assert_eq!(driver_requests.len(), usize::from(code == 0), "{case}");
         for request in driver_requests {
             assert!(
-                !request.headers.contains_key("authorization")
-                    && !request.headers.contains_key("x-bcs-user-token")
+                !request.headers.contains_key("authorization") && !request.headers.contains_key("x-bcs-user-token")
             );
         }
     }
@@ -227,11 +217,9 @@ async fn a_token_file_grants_rights_by_cluster() {
 #[tokio::test]
 async fn tokens_are_forwarded_to_drivers_only_if_configured() {
     let driver = SimulatedDriver::start().await;
-    let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
-        config.forward_token = true
-    })
-    .start()
-    .await;
+    let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| config.forward_token = true)
+        .start()
+        .await;
     let headers = [
         ("bcs-clusterid", CLUSTER),
         ("authorization", "Bearer a"),
@@ -323,8 +311,7 @@ impl UserManager {
                 _ => &[],
             };
             let allowed = may.contains(&body["action"].as_str().unwrap()) && body["resource"] == CLUSTER;
-            let data =
-                json!({"allowed": allowed, "message": format!("usertoken [{}] is x", body["user_token"])});
+            let data = json!({"allowed": allowed, "message": format!("usertoken [{}] is x", body["user_token"])});
             let reply = json!({"result": true, "code": 0, "message": "success", "data": data});
             (StatusCode::OK, reply.to_string())
         })
@@ -360,9 +347,8 @@ async fn a_token_can_be_limited_to_namespaces() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokens.yaml");
     let digest = hex::encode(Sha256::digest("mine"));
-    let text = format!(
-        "tokens: [{{ name: a, sha256: {digest}, clusters: {{ '*': Hooks }}, namespaces: [mine, other] }}]\n"
-    );
+    let text =
+        format!("tokens: [{{ name: a, sha256: {digest}, clusters: {{ '*': Hooks }}, namespaces: [mine, other] }}]\n");
     std::fs::write(&path, text).unwrap();
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
         config.tokens = Some(TokensConfig::File(TokenTable::read(&path).unwrap()));
@@ -450,10 +436,7 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
                 assert_eq!((status, &body["code"]), (200, &json!(0)), "{case}");
             } else {
                 assert_eq!((status, &body["code"]), (400, &json!(1_405_058)), "{case}");
-                assert!(
-                    !body.to_string().contains(token) || token == "reads",
-                    "{case}: {body}"
-                );
+                assert!(!body.to_string().contains(token) || token == "reads", "{case}: {body}");
             }
             let verifications = manager.take_requests();
             assert_eq!(verifications.len(), usize::from(asks), "{case}");
@@ -470,34 +453,21 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
                 );
             }
         }
-        assert_eq!(
-            driver.take_requests().len(),
-            if allowed { 2 } else { 0 },
-            "{case}"
-        );
+        assert_eq!(driver.take_requests().len(), if allowed { 2 } else { 0 }, "{case}");
     }
     for name in ["a", "b"] {
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer writes")];
         let request = asking("DELETE", &format!("{APPLICATIONS}/{name}"), &headers);
         assert_eq!(gateway.send(request).await.status(), 200);
         let [(_, _, body)] = manager.take_requests().try_into().unwrap();
-        assert_eq!(
-            body["request_url"],
-            format!("/mesosdriver/v4{APPLICATIONS}/{name}")
-        );
+        assert_eq!(body["request_url"], format!("/mesosdriver/v4{APPLICATIONS}/{name}"));
     }
     driver.take_requests();
     let headers = [("bcs-clusterid", "BCS-OTHER"), ("authorization", "Bearer reads")];
-    assert_eq!(
-        gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
-        400
-    );
+    assert_eq!(gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(), 400);
     assert_eq!(manager.take_requests().len(), 1);
     let headers = [("bcs-clusterid", CLUSTER)];
-    assert_eq!(
-        gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
-        401
-    );
+    assert_eq!(gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(), 401);
     assert!(manager.take_requests().is_empty());
 }
 
@@ -511,11 +481,7 @@ async fn no_token_is_accepted_while_the_token_endpoint_does_not_answer() {
         let response = gateway.send(asking("GET", APPLICATIONS, &headers)).await;
         assert_eq!(response.headers()["retry-after"], "1", "{case}");
         let (status, body) = envelope(response).await;
-        assert_eq!(
-            (status, &body["code"]),
-            (503, &json!(1_405_057)),
-            "{case}: {body}"
-        );
+        assert_eq!((status, &body["code"]), (503, &json!(1_405_057)), "{case}: {body}");
         let message = body["message"].as_str().unwrap();
         assert!(
             message.contains("bcs auth check error: the token could not be checked"),

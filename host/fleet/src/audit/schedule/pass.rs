@@ -75,10 +75,7 @@ impl Inner {
                 }
             }
         }
-        for subject in previous_problems
-            .iter()
-            .filter(|key| !failed_subjects.contains(*key))
-        {
+        for subject in previous_problems.iter().filter(|key| !failed_subjects.contains(*key)) {
             self.report(subject, None);
         }
         if knows_all {
@@ -119,15 +116,7 @@ impl Inner {
         let objects: u64 = verdicts.values().sum();
         let refusals = verdicts.iter().filter(|(verdict, _)| verdict.is_refusal());
         let refused: u64 = refusals.map(|(_, count)| count).sum();
-        tracing::info!(
-            revision,
-            listed,
-            objects,
-            refused,
-            seconds,
-            is_complete,
-            "audited"
-        );
+        tracing::info!(revision, listed, objects, refused, seconds, is_complete, "audited");
         self.status.lock().last = Some(AuditPass {
             at: Moment::now(),
             seconds,
@@ -170,10 +159,7 @@ impl Inner {
             object_count += page.len() as u64;
             let mut requests = Vec::with_capacity(page.len());
             for object in page {
-                if !self
-                    .is_excluded(&resource, &object, &mut chain_audit.excluded)
-                    .await
-                {
+                if !self.is_excluded(&resource, &object, &mut chain_audit.excluded).await {
                     requests.push(resource.request(object));
                 }
             }

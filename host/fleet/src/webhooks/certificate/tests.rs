@@ -10,12 +10,7 @@ fn service() -> Service {
 
 /// Returns the contents of the Secret after a renewal that takes place `days` days from now. `old_contents` is what the
 /// Secret contains before the renewal; `None` if there is no Secret yet.
-fn after(
-    days: i64,
-    old_contents: Option<&SecretContents>,
-    is_trusted: bool,
-    is_early: bool,
-) -> SecretContents {
+fn after(days: i64, old_contents: Option<&SecretContents>, is_trusted: bool, is_early: bool) -> SecretContents {
     let renewal = Renewal {
         service: &service(),
         days: DAYS,

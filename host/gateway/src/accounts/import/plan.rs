@@ -50,11 +50,7 @@ impl ImportPlan {
     ) -> Result<Self, AccountsError> {
         let mut planning = ImportPlanner {
             directory,
-            existing_tokens: directory
-                .tokens
-                .values()
-                .map(|token| (token.id.0, token))
-                .collect(),
+            existing_tokens: directory.tokens.values().map(|token| (token.id.0, token)).collect(),
             settled_before,
             replace,
             plan: Self::default(),
@@ -72,9 +68,7 @@ impl ImportPlan {
         if planning.conflicts.is_empty() {
             return Ok(planning.plan);
         }
-        Err(AccountsError::ImportConflicts(
-            planning.conflicts.into_iter().collect(),
-        ))
+        Err(AccountsError::ImportConflicts(planning.conflicts.into_iter().collect()))
     }
 
     /// Returns the ID of the user with the number `id`, who is already in the gateway or is imported. Returns `None` if
@@ -153,9 +147,7 @@ impl ImportPlanner<'_> {
         let is_kept = |existing_token: &&UserToken| !self.plan.replaced.contains_key(&existing_token.user);
         let same_value = self.directory.tokens.get(digest.as_bytes()).filter(is_kept);
         let same_id = self.existing_tokens.get(&token.id).copied().filter(is_kept);
-        if same_value
-            .is_some_and(|existing_token| existing_token.id.0 == token.id && existing_token.user == user)
-        {
+        if same_value.is_some_and(|existing_token| existing_token.id.0 == token.id && existing_token.user == user) {
             return;
         }
         for (existing_token, relation) in [(same_value, "is"), (same_id, "has the number of")] {
@@ -205,9 +197,7 @@ impl ImportPlanner<'_> {
                 "ID"
             } else if other.identifier == *identifier {
                 "identifier"
-            } else if other_project.is_some()
-                && other_project == project.as_ref().map(|(project, id)| (project, id))
-            {
+            } else if other_project.is_some() && other_project == project.as_ref().map(|(project, id)| (project, id)) {
                 "project and cluster ID"
             } else {
                 continue;

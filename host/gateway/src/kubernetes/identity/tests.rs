@@ -10,10 +10,7 @@ const IDENTITY_HEADERS: [(&str, &str); 4] = [
 fn replaced_headers(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
-        map.append(
-            HeaderName::from_bytes(name.as_bytes()).unwrap(),
-            value.parse().unwrap(),
-        );
+        map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
     }
     let identity = ImpersonatedUser::new(
         "plain.alice".to_owned(),
@@ -102,9 +99,8 @@ fn headers_without_an_identity_reach_the_cluster() {
 
 #[test]
 fn a_user_gets_a_group_for_each_granted_permission() {
-    let groups = |access, super_user_groups| {
-        ImpersonatedUser::new("a".to_owned(), &[], access, super_user_groups).groups
-    };
+    let groups =
+        |access, super_user_groups| ImpersonatedUser::new("a".to_owned(), &[], access, super_user_groups).groups;
     assert_eq!(
         groups(Access::Permission(Permission::Write), &[]),
         ["admittance:view", "admittance:edit"]

@@ -48,10 +48,7 @@ impl Drop for CountedTunnel {
 }
 
 impl KubernetesProxy {
-    pub(in super::super) fn accept_gateway(
-        &self,
-        request: Request<Body>,
-    ) -> Result<LoggedReply, KubernetesError> {
+    pub(in super::super) fn accept_gateway(&self, request: Request<Body>) -> Result<LoggedReply, KubernetesError> {
         let peers = self.0.peers.clone().ok_or_else(|| {
             let message = "this gateway knows no others: configure `dialect.gateway.peers`";
             KubernetesError::Tunnel(message.to_owned())
@@ -115,13 +112,7 @@ impl KubernetesProxy {
             let (inner, session, announced) = (self.0.clone(), session.clone(), announced.clone());
             AllowedConnections::Announcements(Box::new(move |announcement| {
                 let memory = |cluster: &str| inner.memory.of_owner(cluster, &inner.accounts);
-                apply_announcement(
-                    announcement,
-                    &inner.routes,
-                    &session,
-                    memory,
-                    &mut announced.lock(),
-                )
+                apply_announcement(announcement, &inner.routes, &session, memory, &mut announced.lock())
             }))
         };
         let is_idle = || announced.lock().values().all(OpenTunnel::is_idle);
@@ -147,10 +138,7 @@ impl Peers {
         let key = headers.get(SEC_WEBSOCKET_KEY);
         let mut connection = ConnectionContext {
             id: id.to_owned(),
-            key: key
-                .and_then(|key| key.to_str().ok())
-                .unwrap_or_default()
-                .to_owned(),
+            key: key.and_then(|key| key.to_str().ok()).unwrap_or_default().to_owned(),
             server: self.own_server.to_string(),
             challenge: String::new(),
         };
@@ -206,8 +194,7 @@ fn apply_announcement(
         return Err(format!("it announced more than {MOST_CLUSTERS} clusters"));
     }
     let via = ConnectVia::Gateway(session.clone(), memory(cluster));
-    let opened =
-        credentials(params).and_then(|credentials| ClusterRoute::new(cluster, credentials.into(), via));
+    let opened = credentials(params).and_then(|credentials| ClusterRoute::new(cluster, credentials.into(), via));
     match opened {
         Ok(route) => {
             let open = routes.open(cluster, route.into());

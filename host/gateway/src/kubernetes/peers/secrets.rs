@@ -98,19 +98,13 @@ impl PeerSecrets {
         connection: &ConnectionContext,
     ) -> Option<PeerSecret> {
         let secrets = self.0.current();
-        let accepted_secret = secrets
-            .iter()
-            .find(|secret| secret.accepts(proof, step, connection));
+        let accepted_secret = secrets.iter().find(|secret| secret.accepts(proof, step, connection));
         accepted_secret.cloned()
     }
 
     pub(super) async fn until_removed(&self, secret: &PeerSecret) {
         let mut changes = self.0.subscribe();
-        if changes
-            .wait_for(|secrets| !secrets.contains(secret))
-            .await
-            .is_err()
-        {
+        if changes.wait_for(|secrets| !secrets.contains(secret)).await.is_err() {
             // This is not reached: `wait_for` fails only after its sender was dropped, and `self` owns the sender.
             std::future::pending().await
         }
@@ -125,9 +119,7 @@ impl PeerSecrets {
         let report = |loaded: Result<&Vec<PeerSecret>, &str>| match loaded {
             Ok(_) => tracing::info!("the changed secret of gateways is in use"),
             Err(reason) => {
-                tracing::error!(
-                    "the changed secret of gateways is invalid, so the previous one stays in use: {reason}"
-                )
+                tracing::error!("the changed secret of gateways is invalid, so the previous one stays in use: {reason}")
             }
         };
         self.0.follow(report).await;
@@ -136,8 +128,7 @@ impl PeerSecrets {
 
 fn read(path: &Path) -> Result<Vec<PeerSecret>, String> {
     let name = path.display();
-    let text = file::read_secret_to_string(path, LONGEST_FILE)
-        .map_err(|error| error.describe(path, "the secret"))?;
+    let text = file::read_secret_to_string(path, LONGEST_FILE).map_err(|error| error.describe(path, "the secret"))?;
     let secrets: Vec<_> = text
         .lines()
         .map(str::trim)

@@ -20,18 +20,10 @@ async fn connections_to_host_names_use_only_allowed_addresses() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server: Uri = format!("https://localhost:{port}").parse().unwrap();
-    let refused = tcp(accounts(&[]).await)
-        .oneshot(server.clone())
-        .await
-        .unwrap_err();
+    let refused = tcp(accounts(&[]).await).oneshot(server.clone()).await.unwrap_err();
     let why = admittance_net::causes::chain(&*refused);
     assert!(why.contains("the gateway's own machine"), "{why}");
-    assert!(
-        tcp(accounts(&["127.0.0.0/8"]).await)
-            .oneshot(server)
-            .await
-            .is_ok()
-    );
+    assert!(tcp(accounts(&["127.0.0.0/8"]).await).oneshot(server).await.is_ok());
 }
 
 #[tokio::test]

@@ -148,8 +148,7 @@ struct EndpointPort {
 }
 
 async fn endpoints(server: &Uri, credentials: &ReadCredentials) -> Result<Vec<Uri>, String> {
-    let certificates =
-        tls::certificates_in(credentials.ca.as_bytes()).map_err(|error| format!("the CA: {error}"))?;
+    let certificates = tls::certificates_in(credentials.ca.as_bytes()).map_err(|error| format!("the CA: {error}"))?;
     let client = tls::client(Trust::Only(&certificates), None).map_err(|error| format!("the CA: {error}"))?;
     let tls = ClientTls::from(client)
         .with_server_name(SERVER_NAME)
@@ -174,8 +173,7 @@ async fn endpoints(server: &Uri, credentials: &ReadCredentials) -> Result<Vec<Ur
     let body = tokio::time::timeout(TIMEOUT, exchange)
         .await
         .map_err(|_| format!("{server} did not reply within {TIMEOUT:?}"))??;
-    let api_endpoints: ApiServerEndpoints =
-        serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+    let api_endpoints: ApiServerEndpoints = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
     addresses(&api_endpoints)
 }
 
@@ -193,10 +191,7 @@ fn addresses(api_endpoints: &ApiServerEndpoints) -> Result<Vec<Uri>, String> {
     }
     addresses.sort();
     addresses.dedup();
-    let servers: Vec<Uri> = addresses
-        .iter()
-        .filter_map(|address| address.parse().ok())
-        .collect();
+    let servers: Vec<Uri> = addresses.iter().filter_map(|address| address.parse().ok()).collect();
     if servers.is_empty() {
         Err(format!("no address has a port with the name {PORT}"))
     } else {
@@ -266,8 +261,8 @@ fn entry<T: DeserializeOwned>(list: &[NamedEntry], key: &str, name: &str) -> Res
 /// Reads the current context of a kubeconfig. Relative paths start at the directory of the file.
 async fn of_kubeconfig(text: &str, directory: &Path) -> Result<ReadCredentials, KubeconfigError> {
     let invalid = |reason: String| KubeconfigError::Content(format!("not a valid kubeconfig: {reason}"));
-    let json = yaml::to_json(text.as_bytes(), text.len().saturating_mul(4))
-        .map_err(|error| invalid(error.to_string()))?;
+    let json =
+        yaml::to_json(text.as_bytes(), text.len().saturating_mul(4)).map_err(|error| invalid(error.to_string()))?;
     let config: Kubeconfig = serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
     let context: Context = entry(&config.contexts, "context", &config.current_context)?;
     let cluster: ContextCluster = entry(&config.clusters, "cluster", &context.cluster)?;
@@ -337,10 +332,7 @@ mod tests {
             };
             match (credentials.read().await, expected) {
                 (Ok(read_credentials), None) => {
-                    assert_eq!(
-                        (&*read_credentials.token, &*read_credentials.ca),
-                        ("text", " text\n")
-                    )
+                    assert_eq!((&*read_credentials.token, &*read_credentials.ca), ("text", " text\n"))
                 }
                 (Err(error), Some(expected)) => {
                     let error = error.to_string();
@@ -389,9 +381,8 @@ mod tests {
 
     #[test]
     fn only_endpoints_with_an_https_port_are_addresses_of_api_servers() {
-        let addresses_of = |subsets: serde_json::Value| {
-            addresses(&serde_json::from_value(json!({"subsets": subsets})).unwrap())
-        };
+        let addresses_of =
+            |subsets: serde_json::Value| addresses(&serde_json::from_value(json!({"subsets": subsets})).unwrap());
         let https = json!([{"name": "https", "port": 6443}]);
         let servers = addresses_of(json!([
             {"addresses": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.3"}], "ports": https},

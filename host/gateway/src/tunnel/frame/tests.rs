@@ -46,11 +46,7 @@ fn frames_have_the_format_of_bcs_api() {
             0,
             b"\x00\x00\x0aplain-a",
         ),
-        (
-            Frame::new(1, Content::Error(EOF.to_owned())),
-            0,
-            b"\x00\x02\x06EOF",
-        ),
+        (Frame::new(1, Content::Error(EOF.to_owned())), 0, b"\x00\x02\x06EOF"),
         (Frame::new(1, Content::Pause), 0, b"\x00\x02\x0c"),
         (Frame::new(1, Content::Resume), 0, b"\x00\x02\x0e"),
     ] {
@@ -76,10 +72,7 @@ fn invalid_frames_are_refused() {
         b"\x00\x02\x04\x00::tcp/h:1",
         b"\x00\x02\x04\x00a::b::tcp/h:1",
     ] {
-        assert!(
-            Frame::read(Bytes::copy_from_slice(message)).is_err(),
-            "{message:?}"
-        );
+        assert!(Frame::read(Bytes::copy_from_slice(message)).is_err(), "{message:?}");
     }
     let long = [&b"\x00\x02\x04\x00tcp/"[..], &[b'a'; 100]].concat();
     assert!(Frame::read(Bytes::from(long)).is_err());

@@ -46,11 +46,7 @@ async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
 async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     let mut byte_count = 0;
     while let Some(frame) = body.frame().await {
-        byte_count += frame
-            .map_err(|error| error.to_string())?
-            .into_data()
-            .unwrap()
-            .len();
+        byte_count += frame.map_err(|error| error.to_string())?.into_data().unwrap().len();
         tokio::time::sleep(pause).await;
     }
     Ok(byte_count)
@@ -158,14 +154,7 @@ async fn a_reply_is_aborted_when_one_side_stalls() {
             false,
             Some("the client was slower than 512 bytes per second"),
         ),
-        (
-            "a slow client",
-            1_000_000,
-            Duration::ZERO,
-            20 * SECOND,
-            false,
-            None,
-        ),
+        ("a slow client", 1_000_000, Duration::ZERO, 20 * SECOND, false, None),
     ] {
         let activity = activity();
         let transfer = transfer(&activity);
@@ -218,7 +207,5 @@ async fn transfer_limits_do_not_change_the_content_of_a_body() {
     );
     let rest = body.collect().await.unwrap().to_bytes();
     assert_eq!([first, rest].concat(), data);
-    assert!(http_body::Body::is_end_stream(
-        &transfer(&activity).send(Body::empty())
-    ));
+    assert!(http_body::Body::is_end_stream(&transfer(&activity).send(Body::empty())));
 }

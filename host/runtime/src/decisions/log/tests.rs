@@ -1,6 +1,6 @@
 use admittance_admission::{
-    Decision, Denial, FrontEnd, GroupVersionKind, LogLevel, LogLine, Mode, Object, Operation, Outcome, Patch,
-    Phase, RefusalCause, Request, RequestRefusal, Selection, StageResult, TraceRow, Uid,
+    Decision, Denial, FrontEnd, GroupVersionKind, LogLevel, LogLine, Mode, Object, Operation, Outcome, Patch, Phase,
+    RefusalCause, Request, RequestRefusal, Selection, StageResult, TraceRow, Uid,
 };
 use futures_util::FutureExt;
 use serde_json::{Value, json};
@@ -101,10 +101,7 @@ fn three() -> DecisionLog {
 }
 
 fn uids(list: &DecisionList) -> Vec<&str> {
-    list.decisions
-        .iter()
-        .map(|decision| decision.uid.as_str())
-        .collect()
+    list.decisions.iter().map(|decision| decision.uid.as_str()).collect()
 }
 
 #[test]
@@ -120,14 +117,8 @@ fn a_filter_selects_the_decisions_that_meet_all_conditions() {
     };
     for (filter, expected) in [
         (filter(|_| {}), vec!["c", "b", "a"]),
-        (
-            filter(|filter| filter.chain = Some("pods".to_owned())),
-            vec!["b", "a"],
-        ),
-        (
-            filter(|filter| filter.stage = Some("sidecar".to_owned())),
-            vec!["b"],
-        ),
+        (filter(|filter| filter.chain = Some("pods".to_owned())), vec!["b", "a"]),
+        (filter(|filter| filter.stage = Some("sidecar".to_owned())), vec!["b"]),
         (
             filter(|filter| {
                 filter.chain = Some("names".to_owned());
@@ -146,10 +137,7 @@ fn a_filter_selects_the_decisions_that_meet_all_conditions() {
             vec!["c", "b", "a"],
         ),
         (filter(|filter| filter.user = Some("bob".to_owned())), vec![]),
-        (
-            filter(|filter| filter.text = Some("shop".to_owned())),
-            vec!["b", "a"],
-        ),
+        (filter(|filter| filter.text = Some("shop".to_owned())), vec!["b", "a"]),
         (
             filter(|filter| filter.text = Some("lic".to_owned())),
             vec!["c", "b", "a"],
@@ -219,10 +207,7 @@ fn a_decision_record_describes_the_request_and_each_stage() {
     );
     let [refused] = log.get("c", None).0.try_into().unwrap();
     let refused = refused.record();
-    assert_eq!(
-        (refused.verdict, refused.code),
-        (DecisionVerdict::Denied, Some(403))
-    );
+    assert_eq!((refused.verdict, refused.code), (DecisionVerdict::Denied, Some(403)));
     assert!(refused.message.unwrap().contains("denied the request: no"));
     assert_eq!(refused.stages[0].reason.as_deref(), Some("no"));
     assert_eq!(refused.stages[1].result, "not-reached");
@@ -236,10 +221,7 @@ fn decision_details_contain_the_objects_of_the_request() {
     let review = detail.review.unwrap();
     assert_eq!(review.request["object"]["spec"], json!({"token": "hidden"}));
     assert_eq!(review.response["allowed"], true);
-    assert_eq!(
-        detail.result.unwrap()["spec"],
-        json!({"token": "other", "size": 3})
-    );
+    assert_eq!(detail.result.unwrap()["spec"], json!({"token": "other", "size": 3}));
     let (request, _) = logged.request().unwrap();
     assert_eq!(request.object.unwrap().value()["spec"]["token"], "hidden");
 }
@@ -315,10 +297,7 @@ fn the_decision_log_is_limited_by_count_and_bytes() {
     assert_eq!(by_bytes.0.memory.ring().size, 20 * size);
 
     let object = json!({"metadata": {"name": "large"}, "data": "x".repeat(30 * size)});
-    by_bytes.add(&observed(
-        request("large", "ConfigMap", &object),
-        &allowed("large"),
-    ));
+    by_bytes.add(&observed(request("large", "ConfigMap", &object), &allowed("large")));
     let [logged] = by_bytes.get("large", None).0.try_into().unwrap();
     assert!(logged.request().is_none() && logged.detail().review.is_none());
 
@@ -362,11 +341,7 @@ fn decisions_of_several_threads_are_ordered_by_time() {
 fn a_disabled_decision_log_keeps_no_decisions() {
     let log = DecisionLog::new(None);
     assert!(!log.is_on());
-    assert!(
-        log.list(&DecisionFilter::default(), None, 10)
-            .decisions
-            .is_empty()
-    );
+    assert!(log.list(&DecisionFilter::default(), None, 10).decisions.is_empty());
 }
 
 /// Returns the next `count` items of a stream: the uid of each decision, or the number of missed decisions.
@@ -398,12 +373,8 @@ async fn a_follower_gets_new_decisions_that_match_its_filter() {
         log.add(&observed(pod("d", "shop"), &allowed("d")));
         log.add(&observed(pod("e", "shop"), &denied("e")));
     };
-    let (now, refusals, earlier, ()) = tokio::join!(
-        next(&mut now, 2),
-        next(&mut refusals, 1),
-        next(&mut earlier, 2),
-        add
-    );
+    let (now, refusals, earlier, ()) =
+        tokio::join!(next(&mut now, 2), next(&mut refusals, 1), next(&mut earlier, 2), add);
     assert_eq!(now, ["d", "e"]);
     assert_eq!(refusals, ["e"]);
     assert_eq!(earlier, ["d", "e"]);
@@ -471,8 +442,7 @@ fn pages_of_decisions_have_a_size_limit() {
     let log = log(100, 64 << 20, &[]);
     let large = "x".repeat(900 << 10);
     let mut oldest = 0;
-    let object =
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"large": large}});
+    let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"large": large}});
     for uid in ["objects", "patches"] {
         for _ in 0..10 {
             let (object, outcome) = match uid {
@@ -501,11 +471,7 @@ fn pages_of_decisions_have_a_size_limit() {
     }
     let filter = DecisionFilter::default();
     let first = log.list(&filter, None, 100);
-    assert!(
-        (1..10).contains(&first.decisions.len()),
-        "{}",
-        first.decisions.len()
-    );
+    assert!((1..10).contains(&first.decisions.len()), "{}", first.decisions.len());
     let objects = log.list(&filter, Some(oldest), 100);
     assert_eq!((objects.decisions.len(), objects.next), (10, None));
 }

@@ -130,20 +130,13 @@ pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], patch: &
     Some(patch)
 }
 
-pub(super) fn redact_lookup(
-    mut object: Value,
-    is_secret: bool,
-    redactions: &[Redaction],
-) -> (Redacted, usize) {
+pub(super) fn redact_lookup(mut object: Value, is_secret: bool, redactions: &[Redaction]) -> (Redacted, usize) {
     let count = apply_to(&mut object, is_secret, redactions);
     (Redacted(object), count)
 }
 
 /// Redacts the answer to an HTTP request. Returns it with the number of redacted values.
-pub(super) fn redact_answer(
-    mut answer: HttpAnswer,
-    redactions: &[Redaction],
-) -> (Redacted<HttpAnswer>, usize) {
+pub(super) fn redact_answer(mut answer: HttpAnswer, redactions: &[Redaction]) -> (Redacted<HttpAnswer>, usize) {
     let body = &mut answer.body;
     let count = apply_to(body, false, redactions) + redact_secrets(body, "") + answer.redact_queries();
     (Redacted(answer), count)
@@ -206,9 +199,7 @@ fn redact_secrets(value: &mut Value, list: &str) -> usize {
         Value::Object(fields) => fields
             .iter_mut()
             .map(|(key, value)| match (key.as_str(), value) {
-                ("items", Value::Array(items)) => {
-                    items.iter_mut().map(|item| redact_secrets(item, &kind)).sum()
-                }
+                ("items", Value::Array(items)) => items.iter_mut().map(|item| redact_secrets(item, &kind)).sum(),
                 (_, value) => redact_secrets(value, ""),
             })
             .sum(),

@@ -98,12 +98,8 @@ impl DisabledStages {
     /// this program loses the progress.
     pub(crate) async fn keep_rollouts(self: &Arc<Self>) -> Option<String> {
         let list = |stages: &Stages| stages.rollouts.list();
-        self.write(
-            "the steps of rollouts are",
-            list,
-            HistoryDirectory::write_rollouts,
-        )
-        .await
+        self.write("the steps of rollouts are", list, HistoryDirectory::write_rollouts)
+            .await
     }
 
     async fn write<T: 'static>(
@@ -196,9 +192,7 @@ impl Stages {
 
     fn update_next_end(&self) {
         let stage_ends = self.stages.iter().map(|(_, end)| *end);
-        let ends = stage_ends
-            .chain(self.exceptions_end)
-            .chain(self.rollouts.next_end());
+        let ends = stage_ends.chain(self.exceptions_end).chain(self.rollouts.next_end());
         self.next_end.send_replace(ends.min());
     }
 }

@@ -2,8 +2,8 @@ use std::time::SystemTime;
 
 use admittance_admission::{Chain, Deadline, Failure};
 use admittance_admission::{
-    Denial, GroupVersionKind, Hook, Mode, Operation, Outcome, Phase, Request, Response, Rule, SkipReason,
-    Stage, StageResult, async_trait,
+    Denial, GroupVersionKind, Hook, Mode, Operation, Outcome, Phase, Request, Response, Rule, SkipReason, Stage,
+    StageResult, async_trait,
 };
 use tempfile::TempDir;
 
@@ -81,10 +81,7 @@ async fn a_disabled_stage_is_not_called_until_its_time_ends() {
 
     let outcome = admit(&host).await;
     assert!(outcome.is_allowed());
-    assert_eq!(
-        outcome.trace[0].result,
-        StageResult::Skipped(SkipReason::Disabled)
-    );
+    assert_eq!(outcome.trace[0].result, StageResult::Skipped(SkipReason::Disabled));
 
     until_all_are_enabled(&host).await;
     assert_eq!(start_time.elapsed(), minutes(30));
@@ -122,21 +119,14 @@ async fn disabling_a_stage_again_replaces_its_end_and_reason() {
     assert_eq!(start_time.elapsed(), minutes(10));
 
     host.disable(&stage, off(minutes(10), "three")).await.unwrap();
-    let enabled = host
-        .enable(&id("pods/images"), Some("ops".to_owned()))
-        .await
-        .unwrap();
+    let enabled = host.enable(&id("pods/images"), Some("ops".to_owned())).await.unwrap();
     assert_eq!(enabled.disabled.reason, "three");
     assert!(!admit(&host).await.is_allowed());
 }
 
 #[tokio::test]
 async fn an_unknown_stage_or_an_invalid_duration_or_reason_is_refused() {
-    let host = pods()
-        .chain(chain("pods", Phase::Validating))
-        .build()
-        .await
-        .unwrap();
+    let host = pods().chain(chain("pods", Phase::Validating)).build().await.unwrap();
     let long = "a".repeat(LONGEST_REASON + 1);
     for (stage, duration, reason, expected) in [
         (
@@ -152,18 +142,8 @@ async fn an_unknown_stage_or_an_invalid_duration_or_reason_is_refused() {
             "several stages of the name pods/images; write one of: Mutating:pods/images, Validating:pods/images",
         ),
         ("Mutating:pods/images", minutes(1), " \n", "give the reason"),
-        (
-            "Mutating:pods/images",
-            minutes(1),
-            &*long,
-            "at most 1000 characters",
-        ),
-        (
-            "Mutating:pods/images",
-            Duration::ZERO,
-            "x",
-            "1s to 24h, not for 0ns",
-        ),
+        ("Mutating:pods/images", minutes(1), &*long, "at most 1000 characters"),
+        ("Mutating:pods/images", Duration::ZERO, "x", "1s to 24h, not for 0ns"),
         (
             "Mutating:pods/images",
             minutes(24 * 60) + minutes(1),
@@ -176,14 +156,9 @@ async fn an_unknown_stage_or_an_invalid_duration_or_reason_is_refused() {
     }
     assert_eq!(disabled_stages(&host), []);
     let error = host.enable(&id("pods/images"), None).await.unwrap_err();
-    assert!(
-        error.to_string().ends_with("the disabled stages are: none"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("the disabled stages are: none"), "{error}");
     for stage in ["Mutating:pods/images", "Validating:pods/images"] {
-        host.disable(&id(stage), off(minutes(24 * 60), "x"))
-            .await
-            .unwrap();
+        host.disable(&id(stage), off(minutes(24 * 60), "x")).await.unwrap();
     }
     let error = host.enable(&id("pods/images"), None).await.unwrap_err();
     assert!(matches!(error, DisableError::Invalid(_)), "{error}");
@@ -208,9 +183,7 @@ async fn disabling_a_stage_does_not_wait_for_changes_or_table_slots() {
     while host.status().tables < crate::live::MOST_TABLES {
         tables.push(host.slot().await.unwrap());
     }
-    host.disable(&id("pods/images"), off(minutes(1), "x"))
-        .await
-        .unwrap();
+    host.disable(&id("pods/images"), off(minutes(1), "x")).await.unwrap();
     assert!(admit(&host).await.is_allowed());
     host.enable(&id("pods/images"), None).await.unwrap();
     assert!(!admit(&host).await.is_allowed());
@@ -226,10 +199,7 @@ async fn a_disabled_stage_stays_disabled_after_a_restart() {
     let folder = TempDir::new().unwrap();
     let start = async || pods().history(folder.path()).build().await.unwrap();
     let host = start().await;
-    let switched = host
-        .disable(&id("pods/images"), off(minutes(30), "x"))
-        .await
-        .unwrap();
+    let switched = host.disable(&id("pods/images"), off(minutes(30), "x")).await.unwrap();
     assert_eq!(switched.not_kept, None);
     drop(host);
     let host = start().await;
@@ -276,18 +246,14 @@ async fn a_start_enables_stages_that_were_disabled_until_an_earlier_time() {
 async fn all_stages_are_enabled_if_the_file_of_disabled_stages_is_damaged() {
     let folder = TempDir::new().unwrap();
     let host = pods().history(folder.path()).build().await.unwrap();
-    host.disable(&id("pods/images"), off(minutes(30), "x"))
-        .await
-        .unwrap();
+    host.disable(&id("pods/images"), off(minutes(30), "x")).await.unwrap();
     drop(host);
     let path = folder.path().join("disabled");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("false", "true")).unwrap();
     let host = pods().history(folder.path()).build().await.unwrap();
     assert!(!admit(&host).await.is_allowed());
-    host.disable(&id("pods/images"), off(minutes(30), "x"))
-        .await
-        .unwrap();
+    host.disable(&id("pods/images"), off(minutes(30), "x")).await.unwrap();
     drop(host);
     let host = pods().history(folder.path()).build().await.unwrap();
     assert!(admit(&host).await.is_allowed());

@@ -79,9 +79,8 @@ fn namespaced_chains_may_use_only_expressions_by_default() {
     );
     let text = none.mistakes(&chain)[2].to_string();
     assert!(
-        text.contains(
-            "the module oci://registry.example.com/hooks/one:1 is not allowed in a chain of a namespace"
-        ) && text.contains("`definitions[].kubernetes.namespaced.modules`"),
+        text.contains("the module oci://registry.example.com/hooks/one:1 is not allowed in a chain of a namespace")
+            && text.contains("`definitions[].kubernetes.namespaced.modules`"),
         "{text}"
     );
     let mut of_all = chain;

@@ -105,12 +105,7 @@ fn replicas_switch_when_all_voters_have_prepared_the_same_table() {
             vec!["x A C leader earlier-B", "y B B"],
             format!("y has not prepared {c} yet"),
         ),
-        (
-            "one is late",
-            "B",
-            vec!["x B B leader", "y A B"],
-            "agreed".to_owned(),
-        ),
+        ("one is late", "B", vec!["x B B leader", "y A B"], "agreed".to_owned()),
         (
             "a late one does not block the next",
             "B",

@@ -1,8 +1,8 @@
 use std::{convert::Infallible, sync::Mutex};
 
 use admittance_admission::{
-    Chain, Deadline, Denial, EnforcedSpelling, Failure, GroupVersionKind, Hook, Matcher, Object, Operation,
-    Patch, Request as Admission, Response as Answer, Rule, Stage, Verdict, async_trait,
+    Chain, Deadline, Denial, EnforcedSpelling, Failure, GroupVersionKind, Hook, Matcher, Object, Operation, Patch,
+    Request as Admission, Response as Answer, Rule, Stage, Verdict, async_trait,
 };
 use admittance_dialect::{Inspection, Rejection, RejectionKind};
 use http::{Method, StatusCode, header::CONTENT_ENCODING};
@@ -184,13 +184,7 @@ async fn the_passage_of_a_response_says_how_its_request_was_handled() {
             Passage::Changed,
             Some(changed.to_owned()),
         ),
-        (
-            "denied",
-            "POST",
-            application("bad"),
-            Passage::Ended("refused"),
-            None,
-        ),
+        ("denied", "POST", application("bad"), Passage::Ended("refused"), None),
         (
             "no chain for the operation",
             "PUT",
@@ -219,13 +213,7 @@ async fn the_passage_of_a_response_says_how_its_request_was_handled() {
             Passage::Untouched,
             Some("[]".to_owned()),
         ),
-        (
-            "not readable",
-            "POST",
-            "{".to_owned(),
-            Passage::Ended("rejected"),
-            None,
-        ),
+        ("not readable", "POST", "{".to_owned(), Passage::Ended("rejected"), None),
     ] {
         let (response, requests) = send(&layer, request(method, &body)).await;
         assert_eq!(response.extensions().get::<Passage>(), Some(&passage), "{case}");
@@ -244,29 +232,20 @@ async fn the_passage_of_a_response_says_how_its_request_was_handled() {
             );
         }
         let has_warning = response.headers().get("warning").is_some();
-        let is_judged = matches!(
-            passage,
-            Passage::Allowed | Passage::Changed | Passage::Ended("refused")
-        );
+        let is_judged = matches!(passage, Passage::Allowed | Passage::Changed | Passage::Ended("refused"));
         assert_eq!(has_warning, is_judged, "{case}");
     }
 }
 
 #[tokio::test]
 async fn large_and_compressed_bodies_are_refused() {
-    let layer = layer()
-        .await
-        .body_limits(BodyLimits::new(60, Duration::from_secs(30)));
+    let layer = layer().await.body_limits(BodyLimits::new(60, Duration::from_secs(30)));
     let large = application(&"x".repeat(60));
     let (response, requests) = send(&layer, request("POST", &large)).await;
     assert_eq!(response.status(), 413);
     assert!(requests.lock().unwrap().is_empty());
     let (response, _) = send(&layer, request("PUT", &large)).await;
-    assert_eq!(
-        response.status(),
-        200,
-        "a request that no chain can match has no limit"
-    );
+    assert_eq!(response.status(), 200, "a request that no chain can match has no limit");
 
     let mut encoded = request("POST", &application("a"));
     encoded

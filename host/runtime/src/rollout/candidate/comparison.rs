@@ -27,11 +27,7 @@ pub(super) struct ComparedAnswer {
 
 impl ComparedAnswer {
     /// Computes the effect of an answer on the request. The same rules and limits apply as for any answer of a stage.
-    pub(super) async fn evaluate(
-        request: &Request,
-        answer: Result<Response, Failure>,
-        deadline: Deadline,
-    ) -> Self {
+    pub(super) async fn evaluate(request: &Request, answer: Result<Response, Failure>, deadline: Deadline) -> Self {
         match answer.map(Response::bounded) {
             Ok(response) => Self {
                 effect: response.verdict.effect(request, deadline).await,
@@ -113,11 +109,7 @@ pub(super) struct Comparisons {
 impl Comparisons {
     pub(super) fn kind(&mut self, kind: &str) -> &mut ComparedKind {
         let is_counted = self.kinds.contains_key(kind) || self.kinds.len() < KINDS;
-        let kind = if is_counted {
-            kind
-        } else {
-            ComparedKind::OTHER_KINDS
-        };
+        let kind = if is_counted { kind } else { ComparedKind::OTHER_KINDS };
         self.kinds.entry(kind.to_owned()).or_insert_with(|| ComparedKind {
             kind: kind.to_owned(),
             ..ComparedKind::default()
@@ -131,12 +123,8 @@ impl Comparisons {
         if self.samples.len() > SAMPLES {
             let subject = |sample: &DifferenceSample| (sample.kind.clone(), sample.effect);
             let subjects: Vec<_> = self.samples.iter().map(subject).collect();
-            let has_newer = |index: &usize| {
-                subjects
-                    .iter()
-                    .position(|other| Some(other) == subjects.get(*index))
-                    < Some(*index)
-            };
+            let has_newer =
+                |index: &usize| subjects.iter().position(|other| Some(other) == subjects.get(*index)) < Some(*index);
             let oldest = (0..subjects.len()).rev().find(has_newer).unwrap_or(SAMPLES);
             self.samples.remove(oldest);
         }

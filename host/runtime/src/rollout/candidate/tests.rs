@@ -62,11 +62,7 @@ fn identity(candidate: &str, share: &str) -> TrialIdentity {
 }
 
 fn shadowed(plugin: impl Hook, candidate: impl Hook, share: &str) -> HookWithCandidate {
-    let trial = Trials::default().get_or_create(
-        identity("candidate", share),
-        status("plugin"),
-        status("candidate"),
-    );
+    let trial = Trials::default().get_or_create(identity("candidate", share), status("plugin"), status("candidate"));
     HookWithCandidate {
         plugin: Arc::new(plugin),
         candidate: Arc::new(candidate),
@@ -250,11 +246,7 @@ async fn samples_contain_no_secrets_and_no_redacted_values() {
         let redact: Vec<_> = redact.iter().map(|text| text.parse().unwrap()).collect();
         let trials = Trials::redacting(&redact);
         let mut shadowed = shadowed(FixedAnswer(patch), FixedAnswer(allow), "100%");
-        shadowed.trial = trials.get_or_create(
-            identity("candidate", "100%"),
-            status("plugin"),
-            status("candidate"),
-        );
+        shadowed.trial = trials.get_or_create(identity("candidate", "100%"), status("plugin"), status("candidate"));
         let mut request = request();
         request.kind = GroupVersionKind::from_api_version("v1", kind);
         let admitted = shadowed
@@ -301,10 +293,8 @@ fn rolled_out(plugin: AnswerFn, candidate: AnswerFn, share: &str) -> (HookWithCa
 
 #[tokio::test]
 async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
-    let (allow, deny): (AnswerFn, AnswerFn) = (
-        || Ok(Response::allow()),
-        || Ok(Response::deny(Denial::forbidden("no"))),
-    );
+    let (allow, deny): (AnswerFn, AnswerFn) =
+        (|| Ok(Response::allow()), || Ok(Response::deny(Denial::forbidden("no"))));
     let (shadowed, trials) = rolled_out(deny, allow, "50%");
     let rollout = shadowed.trial.rollout.clone().unwrap();
     let mut by_candidate = 0;
@@ -324,10 +314,7 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
     let report = shadowed.trial.report(None);
     assert_eq!(report.candidate.different, 100);
     for sample in report.samples {
-        assert_eq!(
-            [sample.plugin.verdict, sample.candidate.verdict],
-            ["deny", "allow"]
-        );
+        assert_eq!([sample.plugin.verdict, sample.candidate.verdict], ["deny", "allow"]);
     }
     let limit = tokio::time::timeout(Duration::ZERO, trials.limits.notified());
     assert!(limit.await.is_err());
@@ -335,10 +322,8 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
 
 #[tokio::test]
 async fn refusals_count_only_if_the_candidate_decided_the_request() {
-    let (allow, deny): (AnswerFn, AnswerFn) = (
-        || Ok(Response::allow()),
-        || Ok(Response::deny(Denial::forbidden("no"))),
-    );
+    let (allow, deny): (AnswerFn, AnswerFn) =
+        (|| Ok(Response::allow()), || Ok(Response::deny(Denial::forbidden("no"))));
     let (shadowed, trials) = rolled_out(allow, deny, "0.01%");
     let limit_reached = || tokio::time::timeout(Duration::ZERO, trials.limits.notified());
     let admit = async |shadowed: &HookWithCandidate| {

@@ -30,13 +30,7 @@ fn results_of_calls_are_counted_and_the_last_one_sets_the_state_of_the_stage() {
         assert_eq!(statistics.status().0, expected, "{row:?}");
     }
     let (_, calls, failure) = statistics.status();
-    let counts = [
-        calls.total,
-        calls.allowed,
-        calls.changed,
-        calls.denied,
-        calls.failed,
-    ];
+    let counts = [calls.total, calls.allowed, calls.changed, calls.denied, calls.failed];
     assert_eq!(counts, [4, 1, 1, 1, 1]);
     assert_eq!(calls.p99_microseconds, Some(10));
     assert_eq!(failure.unwrap().kind, "trap");

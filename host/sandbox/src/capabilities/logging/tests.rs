@@ -35,14 +35,11 @@ impl<S: Subscriber> Layer<S> for EventLines {
 
 fn logged(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog)) -> Vec<String> {
     let events = EventLines::default();
-    with_default(
-        Registry::default().with(events.clone().with_filter(level)),
-        || {
-            let log = CallLog::new("p".into(), Uid::from("u1".to_owned()), limits);
-            happens(&log);
-            log.finish();
-        },
-    );
+    with_default(Registry::default().with(events.clone().with_filter(level)), || {
+        let log = CallLog::new("p".into(), Uid::from("u1".to_owned()), limits);
+        happens(&log);
+        log.finish();
+    });
     // Another test's thread may still hold this subscriber, and with it the list: `tracing` asks each subscriber about
     // each new place that logs.
     std::mem::take(&mut *events.0.lock())
@@ -72,25 +69,9 @@ fn each_line_of_a_plugin_becomes_a_log_event() {
 #[test]
 fn log_lines_beyond_the_limit_are_dropped_and_counted() {
     for (case, limits, kept, dropped) in [
-        (
-            "lines",
-            LogLimits {
-                lines: 2,
-                bytes: 1000,
-            },
-            2,
-            3,
-        ),
+        ("lines", LogLimits { lines: 2, bytes: 1000 }, 2, 3),
         ("bytes", LogLimits { lines: 9, bytes: 14 }, 3, 2),
-        (
-            "no lines",
-            LogLimits {
-                lines: 0,
-                bytes: 1000,
-            },
-            0,
-            5,
-        ),
+        ("no lines", LogLimits { lines: 0, bytes: 1000 }, 0, 5),
         ("enough", LogLimits { lines: 5, bytes: 20 }, 5, 0),
     ] {
         let lines = logged(limits, ALL, |log| {
@@ -116,10 +97,7 @@ fn log_lines_beyond_the_limit_are_dropped_and_counted() {
 
 #[test]
 fn an_abandoned_call_logs_nothing_more() {
-    let limits = LogLimits {
-        lines: 1,
-        bytes: 1000,
-    };
+    let limits = LogLimits { lines: 1, bytes: 1000 };
     let lines = logged(limits, ALL, |log| {
         log.write(Stream::Out, b"first\nsecond\nand no end");
         log.close();
@@ -178,10 +156,6 @@ fn the_end_of_standard_error_is_kept() {
         log.write(Stream::Out, b"not this\n");
         log.write(Stream::Err, b"\nlast words\n");
         let tail = log.tail();
-        assert!(
-            tail.len() <= TAIL && tail.ends_with("x\nlast words"),
-            "{}",
-            tail.len()
-        );
+        assert!(tail.len() <= TAIL && tail.ends_with("x\nlast words"), "{}", tail.len());
     });
 }

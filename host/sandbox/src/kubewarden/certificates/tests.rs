@@ -77,11 +77,7 @@ fn verification_of_any_chain_stops_after_a_limited_number_of_steps() {
     let now = SystemTime::now();
     for (case, question, expected) in [
         ("few with one name", cross_signed_chain(now, 3, true), Ok(true)),
-        (
-            "many paths",
-            cross_signed_chain(now, 31, false),
-            Err("too many paths"),
-        ),
+        ("many paths", cross_signed_chain(now, 31, false), Err("too many paths")),
         (
             "many certificates",
             cross_signed_chain(now, 32, true),
@@ -152,13 +148,7 @@ fn certificates_are_trusted_under_the_same_conditions_as_in_kubewarden() {
             json!(null),
             Ok("no authority"),
         ),
-        (
-            "no chain",
-            pem(&valid_leaf.pem()),
-            json!(null),
-            json!(null),
-            Ok(""),
-        ),
+        ("no chain", pem(&valid_leaf.pem()), json!(null), json!(null), Ok("")),
         (
             "expired, not asked for",
             pem(&expired_leaf.pem()),
@@ -221,10 +211,7 @@ fn certificates_are_trusted_under_the_same_conditions_as_in_kubewarden() {
             (Ok(answer), Ok(reason)) => {
                 let answer: Value = serde_json::from_slice(&answer).unwrap();
                 assert_eq!(answer["trusted"], reason.is_empty(), "{case}: {answer}");
-                assert!(
-                    answer["reason"].as_str().unwrap().contains(reason),
-                    "{case}: {answer}"
-                );
+                assert!(answer["reason"].as_str().unwrap().contains(reason), "{case}: {answer}");
             }
             (Err(error), Err(message)) => assert!(error.contains(message), "{case}: {error}"),
             (answer, expected) => panic!("{case}: {answer:?}, and not {expected:?}"),

@@ -22,9 +22,7 @@ async fn each_call_of_a_policy_starts_from_the_snapshot_taken_after_start_up() {
     .load()
     .await
     .unwrap();
-    assert!(
-        matches!(plugin.configured(), ConfigurationTime::PerCall { reason } if reason.contains("table.set"))
-    );
+    assert!(matches!(plugin.configured(), ConfigurationTime::PerCall { reason } if reason.contains("table.set")));
     for _ in 0..2 {
         assert!(matches!(call(&plugin).await.unwrap().verdict, Verdict::Allow));
     }
@@ -42,9 +40,7 @@ async fn a_policys_answer_becomes_a_verdict_or_a_failure() {
     let denial = Policy::answering(r#"{"accepted":false,"message":"no","code":422,"warnings":["w"]}"#);
     let response = denial.answer().await.unwrap();
     assert_eq!(response.warnings, ["w"]);
-    assert!(
-        matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 422 && denial.message == "no")
-    );
+    assert!(matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 422 && denial.message == "no"));
 
     let not_allowed = Policy { metadata, ..changing };
     let fills = "(loop $again (drop (memory.grow (i32.const 16))) (br $again))";
@@ -59,11 +55,7 @@ async fn a_policys_answer_becomes_a_verdict_or_a_failure() {
             FailureKind::InvalidResponse,
             "missing field `accepted`",
         ),
-        (
-            Policy::running("unreachable"),
-            FailureKind::Trap,
-            "panicked or aborted",
-        ),
+        (Policy::running("unreachable"), FailureKind::Trap, "panicked or aborted"),
         (
             Policy::running("(call $exit (i32.const 3))"),
             FailureKind::Trap,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use admittance_admission::{
-    AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader,
-    Deadline, Digest, FailureKind, Grants, HttpGrant, HttpOrigin, ImageError, ImageManifest, ImageReader,
-    OciReference, Signers, UserInfo, Verdict,
+    AccessAttributes, AccessCheckResult, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
+    Digest, FailureKind, Grants, HttpGrant, HttpOrigin, ImageError, ImageManifest, ImageReader, OciReference, Signers,
+    UserInfo, Verdict,
 };
 use admittance_sandbox::{PluginConfig, SandboxConfig};
 use async_trait::async_trait;
@@ -71,10 +71,7 @@ impl ImageReader for UnsignedRegistry {
         })
     }
 
-    async fn configuration(
-        &self,
-        image: &OciReference,
-    ) -> Result<(ImageManifest, Arc<RawValue>), ImageError> {
+    async fn configuration(&self, image: &OciReference) -> Result<(ImageManifest, Arc<RawValue>), ImageError> {
         let configuration = RawValue::from_string("{}".to_owned()).unwrap();
         Ok((self.manifest(image).await?, configuration.into()))
     }
@@ -94,17 +91,14 @@ async fn host_calls_are_answered_only_if_granted() {
         grants: Grants {
             cluster: [ClusterKind::new("v1", "Pod"), ClusterKind::any_access()].into(),
             images: vec!["ghcr.io/acme".parse().unwrap()],
-            http: vec![HttpGrant::from(
-                "https://localhost:8443".parse::<HttpOrigin>().unwrap(),
-            )],
+            http: vec![HttpGrant::from("https://localhost:8443".parse::<HttpOrigin>().unwrap())],
             ..Grants::default()
         },
         ..config()
     };
     let get = |kind: &str, name: &str| {
-        let payload = format!(
-            r#"{{"api_version":"v1","kind":"{kind}","name":"{name}","namespace":"n","disable_cache":false}}"#
-        );
+        let payload =
+            format!(r#"{{"api_version":"v1","kind":"{kind}","name":"{name}","namespace":"n","disable_cache":false}}"#);
         Policy::asking(["kubewarden", "kubernetes", "get_resource"], &payload)
     };
     let list = Policy::asking(
@@ -115,9 +109,7 @@ async fn host_calls_are_answered_only_if_granted() {
         ["kubewarden", "kubernetes", "can_i"],
         r#"{"subject_access_review":{"user":"ann","groups":["dev"],"resource_attributes":{"verb":"create","resource":"pods"}},"disable_cache":false}"#,
     );
-    let image = |operation: &str, image: &str| {
-        Policy::asking(["kubewarden", "oci", operation], &format!("{image:?}"))
-    };
+    let image = |operation: &str, image: &str| Policy::asking(["kubewarden", "oci", operation], &format!("{image:?}"));
     let verify = |image: &str| {
         let payload = format!(r#"{{"type":"SigstorePubKeyVerify","image":{image:?},"pub_keys":["k"]}}"#);
         Policy::asking(["kubewarden", "oci", "v2/verify"], &payload)
@@ -130,13 +122,9 @@ async fn host_calls_are_answered_only_if_granted() {
         ["kubewarden", "oci", "v2/verify"],
         r#"{"type":"SigstoreCertificateVerify","image":"ghcr.io/acme/a","certificate":[99],"certificate_chain":null,"require_rekor_bundle":true}"#,
     );
-    let set = Policy::asking(
-        ["kubewarden", "cache", "set"],
-        r#"{"key":"a","value":[1],"ttl":60}"#,
-    );
+    let set = Policy::asking(["kubewarden", "cache", "set"], r#"{"key":"a","value":[1],"ttl":60}"#);
     let unknown = Policy::asking(["kubewarden", "cache", "v1/set"], "{}");
-    let look_up =
-        |host: &str| Policy::asking(["kubewarden", "net", "v1/dns_lookup_host"], &format!("{host:?}"));
+    let look_up = |host: &str| Policy::asking(["kubewarden", "net", "v1/dns_lookup_host"], &format!("{host:?}"));
     let unreadable = Policy::asking(["kubewarden", "kubernetes", "get_resource"], "{}");
     for (policy, config, expected) in [
         (get("Pod", "a"), &granted, Ok(r#"v1/Pod Some("n") a"#)),
@@ -291,21 +279,11 @@ impl ClusterReader for Threads {
         Ok(Some(format!(r#"{{"accepted":false,"message":{name:?}}}"#)))
     }
 
-    async fn list(
-        &self,
-        _: &ClusterKind,
-        _: &ClusterQuery,
-        _: Deadline,
-    ) -> Result<ClusterPage, ClusterError> {
+    async fn list(&self, _: &ClusterKind, _: &ClusterQuery, _: Deadline) -> Result<ClusterPage, ClusterError> {
         Err(ClusterError::Timeout)
     }
 
-    async fn access(
-        &self,
-        _: &UserInfo,
-        _: &AccessAttributes,
-        _: Deadline,
-    ) -> Result<AccessCheckResult, ClusterError> {
+    async fn access(&self, _: &UserInfo, _: &AccessAttributes, _: Deadline) -> Result<AccessCheckResult, ClusterError> {
         Err(ClusterError::Timeout)
     }
 }
@@ -408,10 +386,7 @@ async fn a_policy_logs_like_a_plugin() {
     let failure = policy.answer().await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::InvalidResponse);
     let lines = log_lines();
-    let line = lines
-        .iter()
-        .find(|line| line.contains("policy-log-line"))
-        .unwrap();
+    let line = lines.iter().find(|line| line.contains("policy-log-line")).unwrap();
     assert!(
         line.contains("WARN") && line.contains("plugin=\"guest\"") && line.contains(r#""policy":"p""#),
         "{line}"

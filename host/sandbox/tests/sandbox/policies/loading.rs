@@ -50,10 +50,7 @@ async fn a_module_that_is_not_a_policy_is_refused_with_the_reason() {
         let error = policy.load().await.unwrap_err().to_string();
         assert!(error.contains(says), "{says}: {error}");
     }
-    let lies = format!(
-        r#"(module (@custom "io.kubewarden.metadata" "{}"))"#,
-        escaped(METADATA)
-    );
+    let lies = format!(r#"(module (@custom "io.kubewarden.metadata" "{}"))"#, escaped(METADATA));
     let no_call = format!(
         r#"(module (@custom "io.kubewarden.metadata" "{}") (import "wapc" "__host_response" (func (param i32))))"#,
         escaped(METADATA)
@@ -61,10 +58,7 @@ async fn a_module_that_is_not_a_policy_is_refused_with_the_reason() {
     for (text, says) in [
         (lies, "imports nothing of `wapc`"),
         (no_call, "does not export the function `__guest_call`"),
-        (
-            "(module)".to_owned(),
-            "core module, but a plugin must be a component",
-        ),
+        ("(module)".to_owned(), "core module, but a plugin must be a component"),
     ] {
         let module = wat::parse_str(&text).unwrap();
         let error = load_module(sandbox(), module, "{}", &config())
@@ -95,9 +89,7 @@ async fn settings_are_validated_when_a_policy_is_loaded() {
     .await
     .unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("validation of its settings cannot be read"),
+        error.to_string().contains("validation of its settings cannot be read"),
         "{error}"
     );
     let expected = r#""settings":{"a":1}}"#;
@@ -107,10 +99,7 @@ async fn settings_are_validated_when_a_policy_is_loaded() {
         expected.len() - 1,
         b's'
     ));
-    let plugin = policy
-        .load_with(sandbox(), r#"{"a":1}"#, &config())
-        .await
-        .unwrap();
+    let plugin = policy.load_with(sandbox(), r#"{"a":1}"#, &config()).await.unwrap();
     call(&plugin).await.unwrap();
 }
 
@@ -123,11 +112,7 @@ async fn policies_with_different_settings_share_compiled_code() {
         let prepared = sandbox.prepare(module.clone(), settings, &config()).await;
         assert_eq!(*prepared.unwrap().configured(), ConfigurationTime::Snapshot);
     }
-    assert_eq!(
-        sandbox.compilations(),
-        2,
-        "the module, and the code of its snapshots"
-    );
+    assert_eq!(sandbox.compilations(), 2, "the module, and the code of its snapshots");
 }
 
 #[tokio::test]

@@ -52,9 +52,7 @@ async fn a_wasi_policy_is_run_for_each_call() {
         .unwrap();
     assert!(matches!(plugin.configured(), ConfigurationTime::PerCall { .. }));
     let response = call(&plugin).await.unwrap();
-    assert!(
-        matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 400 && denial.message == "no")
-    );
+    assert!(matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 400 && denial.message == "no"));
     // A policy reads the host's answers from its standard input. The answer to a log line is empty, so the policy reads
     // nothing.
     let log = format!(
@@ -86,11 +84,7 @@ async fn a_wasi_policy_is_run_for_each_call() {
         let plugin = load_module(sandbox(), program(code, denial), "{}", &config())
             .await
             .unwrap();
-        assert_eq!(
-            call(&plugin).await.err().map(|failure| failure.kind),
-            kind,
-            "{code}"
-        );
+        assert_eq!(call(&plugin).await.err().map(|failure| failure.kind), kind, "{code}");
     }
     let inspection = sandbox().inspect(program("", denial)).await.unwrap();
     assert_eq!(inspection.interface, "kubewarden:wasi");
@@ -114,9 +108,7 @@ async fn unread_answers_to_a_wasi_policy_are_limited() {
     );
     let mut config = config();
     config.limits.memory = 512 << 10;
-    let plugin = load_module(sandbox(), program(&code, ""), "{}", &config)
-        .await
-        .unwrap();
+    let plugin = load_module(sandbox(), program(&code, ""), "{}", &config).await.unwrap();
     let failure = call(&plugin).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Memory, "{failure}");
     assert!(failure.message.contains("standard input unread"), "{failure}");

@@ -35,10 +35,7 @@ async fn requests_of_plugins_get_the_listed_responses() {
     assert_eq!(send("GET", "https://a.example/x?y").await, answer_of(404, "gone"));
     assert_eq!(send("GET", "https://a.example/x?y").await, answer_of(404, "gone"));
     assert_eq!(send("POST", "https://a.example/x").await, answer_of(200, ""));
-    assert_eq!(
-        send("GET", "https://a.example/slow").await,
-        Err(HttpError::Timeout)
-    );
+    assert_eq!(send("GET", "https://a.example/slow").await, Err(HttpError::Timeout));
     let unknown = send("GET", "https://a.example/x").await;
     assert!(
         matches!(&unknown, Err(HttpError::Unavailable(message)) if message.contains("`GET https://a.example/x`")),
@@ -64,16 +61,10 @@ fn a_recorded_response_has_no_secret_headers() {
                "headers": {"content-type": "application/json"}, "body": {"b": 1.5, "a": 2}})
     );
     for (answer, expected) in [
-        (
-            Ok(HttpResponse::new(200, b"text".to_vec())),
-            (json!("text"), None),
-        ),
+        (Ok(HttpResponse::new(200, b"text".to_vec())), (json!("text"), None)),
         (Ok(HttpResponse::new(200, b"7".to_vec())), (json!("7"), None)),
         (Ok(HttpResponse::new(200, vec![0xff])), (Value::Null, None)),
-        (
-            Err(HttpError::Timeout),
-            (Value::Null, Some(HttpAnswerError::Timeout)),
-        ),
+        (Err(HttpError::Timeout), (Value::Null, Some(HttpAnswerError::Timeout))),
         (
             Err(HttpError::Unreachable("secret.internal".to_owned())),
             (Value::Null, Some(HttpAnswerError::Unreachable)),

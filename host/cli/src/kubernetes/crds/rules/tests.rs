@@ -110,10 +110,7 @@ fn invalid_definitions() -> Vec<Json> {
             "Validating",
             json!({"name": "a", "cel": valid_cel(), "reinvocationPolicy": "IfNeeded"}),
         ),
-        chain(
-            "Validating",
-            json!({"name": "a", "cel": {"mutations": [mutation]}}),
-        ),
+        chain("Validating", json!({"name": "a", "cel": {"mutations": [mutation]}})),
         stage(json!({"name": "a"})),
         stage(json!({"name": "a", "cel": valid_cel(), "plugin": {"source": oci}})),
         stage(json!({"name": "a", "cel": valid_cel(), "candidate": {"source": oci}})),
@@ -167,10 +164,7 @@ fn invalid_definitions() -> Vec<Json> {
         exception("reason", json!("\t")),
         exception("expires", json!("2027-02-30")),
         exception("expires", json!("2027-01-31T25:00:00Z")),
-        exception(
-            "rules",
-            json!([{"operations": ["CREATE"], "resources": ["*", "pods"]}]),
-        ),
+        exception("rules", json!([{"operations": ["CREATE"], "resources": ["*", "pods"]}])),
     ]
 }
 
@@ -207,10 +201,7 @@ fn documented() -> Vec<Json> {
         }
     }
     let mut documents = Vec::new();
-    for text in texts
-        .iter()
-        .filter(|text| text.contains("apiVersion: admittance.dev/"))
-    {
+    for text in texts.iter().filter(|text| text.contains("apiVersion: admittance.dev/")) {
         let page_documents = document::read_text("page", text, &mut Mistakes::new());
         documents.extend(
             page_documents
@@ -278,14 +269,9 @@ fn visit_schemas<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json,
 /// Returns an upper bound for the cost of evaluating a rule for one value.
 fn cost(rule: &str, schema: &Json) -> u64 {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let words: Vec<&str> = rule
-        .split(|c| !is_word(c))
-        .filter(|word| !word.is_empty())
-        .collect();
+    let words: Vec<&str> = rule.split(|c| !is_word(c)).filter(|word| !word.is_empty()).collect();
     let count = rule.split_whitespace().count().max(words.len()) as u64;
-    let goes_through = [".all(", ".exists", " in "]
-        .iter()
-        .any(|part| rule.contains(part));
+    let goes_through = [".all(", ".exists", " in "].iter().any(|part| rule.contains(part));
     let (mut items, mut texts) = (1, 0);
     for word in &words {
         let Some(field) = schema["properties"].get(word) else {
@@ -355,12 +341,7 @@ fn cel_rules_refer_to_existing_fields_and_cover_every_choice_of_fields() {
             "{path} has no rule"
         );
         for (name, property) in of_resources["properties"].as_object().into_iter().flatten() {
-            compare(
-                &of_files["properties"][name],
-                root,
-                property,
-                &format!("{path}.{name}"),
-            );
+            compare(&of_files["properties"][name], root, property, &format!("{path}.{name}"));
         }
         for inner in ["items", "additionalProperties"] {
             if let Some(schema) = of_resources.get(inner) {

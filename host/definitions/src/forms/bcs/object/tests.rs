@@ -30,14 +30,8 @@ fn a_body_that_is_not_an_admissionwebhook_is_refused() {
             ),
         ),
         ("[]", Some("Unmarshal TypeMeta failed: the body is not an object")),
-        (
-            "\"a\"",
-            Some("Unmarshal TypeMeta failed: the body is not an object"),
-        ),
-        (
-            r#"{"kind":1}"#,
-            Some("Unmarshal TypeMeta failed: kind is not a string"),
-        ),
+        ("\"a\"", Some("Unmarshal TypeMeta failed: the body is not an object")),
+        (r#"{"kind":1}"#, Some("Unmarshal TypeMeta failed: kind is not a string")),
         (
             r#"{"apiVersion":4,"kind":"admissionwebhook"}"#,
             Some("Unmarshal TypeMeta failed: apiVersion is not a string"),
@@ -67,9 +61,7 @@ const REQUEST_BODY: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace"
 
 #[test]
 fn a_body_is_stored_with_the_documented_spelling_of_keys() {
-    let object = parse(REQUEST_BODY)
-        .unwrap()
-        .created_at("2026-01-02T03:04:05.000Z");
+    let object = parse(REQUEST_BODY).unwrap().created_at("2026-01-02T03:04:05.000Z");
     assert_eq!((object.namespace(), object.name()), ("n", "w"));
     let expected = r#"{
   "apiVersion": "v4",
@@ -181,14 +173,8 @@ fn mistakes_in_a_stored_definition_are_reported_at_their_path() {
         (r#""other":null"#, "other"),
         (r#""Kind":"admissionwebhook""#, "Kind"),
         (r#""resourcesref":{"kind":"Service"}"#, "resourcesref"),
-        (
-            r#""metadata":{"name":"a","Name":"b","namespace":"n"}"#,
-            "metadata.Name",
-        ),
-        (
-            r#""metadata":{"Name":"b","name":"a","namespace":"n"}"#,
-            "metadata.Name",
-        ),
+        (r#""metadata":{"name":"a","Name":"b","namespace":"n"}"#, "metadata.Name"),
+        (r#""metadata":{"Name":"b","name":"a","namespace":"n"}"#, "metadata.Name"),
         (
             r#""metadata":{"name":"a","namespace":"n","lables":{}}"#,
             "metadata.lables",
@@ -245,9 +231,7 @@ fn the_namespace_comes_from_the_path_if_the_body_has_none() {
 
 #[test]
 fn an_updated_bcs_object_keeps_its_metadata() {
-    let stored = parse(REQUEST_BODY)
-        .unwrap()
-        .created_at("2026-01-02T03:04:05.000Z");
+    let stored = parse(REQUEST_BODY).unwrap().created_at("2026-01-02T03:04:05.000Z");
     let update = r#"{"apiVersion":"v5","kind":"admissionwebhook","metadata":{"namespace":"n","name":"w","labels":{"other":"x"}},
         "resourcesRef":{"operation":"Update","kind":"Deployment"},"admissionWebhooks":[],"unknown":1}"#;
     let updated = stored.updated_to(parse(update).unwrap());
@@ -344,8 +328,7 @@ fn the_bcs_object_of_a_definition_can_be_returned_and_replaced() {
         let object = stored.bcs_object();
         let object_json = object.as_ref().map(BcsObject::with_unset_fields);
         assert_eq!(object_json, expected, "{text}");
-        let update =
-            r#"{"kind":"admissionwebhook","resourcesRef":{"operation":"Update","kind":"Application"}}"#;
+        let update = r#"{"kind":"admissionwebhook","resourcesRef":{"operation":"Update","kind":"Application"}}"#;
         let updated = match &object {
             Some(object) => object.updated_to(parse(update).unwrap()),
             None => parse(update).unwrap(),

@@ -146,8 +146,7 @@ fn read_from_metadata(node: &Node<'_>) -> Option<Mutation> {
 
 fn read_image(fields: &mut Fields<'_>) -> Option<ImageParts> {
     static DOMAIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r"^(?:[0-9A-Za-z_][0-9A-Za-z_-]*\.[0-9A-Za-z_.-]*[0-9A-Za-z_]|localhost)(?::[0-9]+)?$")
-            .ok()
+        Regex::new(r"^(?:[0-9A-Za-z_][0-9A-Za-z_-]*\.[0-9A-Za-z_.-]*[0-9A-Za-z_]|localhost)(?::[0-9]+)?$").ok()
     });
     static PATH: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"^[a-z0-9]+(?:(?:[._/]|__|-*)[a-z0-9]+)*$").ok());
@@ -166,19 +165,9 @@ fn read_image(fields: &mut Fields<'_>) -> Option<ImageParts> {
         node.reject(format!("{} is not {noun}", quoted(text)), fix)
     };
     let parts = ImageParts {
-        domain: part(
-            "assignDomain",
-            &DOMAIN,
-            "a domain",
-            "write `registry.example.com:5000`",
-        ),
+        domain: part("assignDomain", &DOMAIN, "a domain", "write `registry.example.com:5000`"),
         path: part("assignPath", &PATH, "a path of an image", "write `library/nginx`"),
-        tag: part(
-            "assignTag",
-            &TAG,
-            "a tag or a digest",
-            "write `:1.27` or `@sha256:...`",
-        ),
+        tag: part("assignTag", &TAG, "a tag or a digest", "write `:1.27` or `@sha256:...`"),
     };
     if fields.node().mistake_count() > mistakes_before {
         return None;

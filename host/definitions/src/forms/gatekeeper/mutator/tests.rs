@@ -29,9 +29,9 @@ fn location(text: &str) -> FieldLocation {
 
 #[test]
 fn mutators_of_every_kind_form_one_stage() {
-    let image =
-        "location: \"spec.containers[name: *].image\", parameters: { assignDomain: d.io, assignTag: \":1\" }";
-    let set = "location: \"spec.containers[name: a].args\", parameters: { operation: prune, values: { fromList: [-v, 1] } }";
+    let image = "location: \"spec.containers[name: *].image\", parameters: { assignDomain: d.io, assignTag: \":1\" }";
+    let set =
+        "location: \"spec.containers[name: a].args\", parameters: { operation: prune, values: { fromList: [-v, 1] } }";
     let added = "location: spec.x, parameters: { values: { fromList: [] } }";
     let tested = "location: spec.dnsPolicy, parameters: { assign: { value: None }, \
                   pathTests: [ { subPath: spec.dnsPolicy, condition: MustNotExist } ] }";
@@ -54,8 +54,7 @@ fn mutators_of_every_kind_form_one_stage() {
     };
     assert_eq!((&*stage.spec.name, &stage.spec.rules), (STAGE, &chain.rules));
 
-    let mutator =
-        |name: &str, location_text: &str, mutation| Mutator::new(name, location(location_text), mutation);
+    let mutator = |name: &str, location_text: &str, mutation| Mutator::new(name, location(location_text), mutation);
     let mut tested = mutator(
         "Assign/z",
         "spec.dnsPolicy",
@@ -132,24 +131,14 @@ spec: { match: [ { excludedNamespaces: [a], processes: [mutation-webhook] }, { e
     assert_eq!(
         rule_parts,
         [
-            (
-                both.clone(),
-                words(&["apps", ""]),
-                words(&["v1"]),
-                words(&["Pod"])
-            ),
+            (both.clone(), words(&["apps", ""]), words(&["v1"]), words(&["Pod"])),
             (
                 Matcher::Only(vec![Operation::Create]),
                 words(&["batch"]),
                 words(&["v1"]),
                 words(&["Job"])
             ),
-            (
-                both,
-                words(&["apps"]),
-                words(&["v1"]),
-                words(&["Deployment", "Pod"])
-            ),
+            (both, words(&["apps"]), words(&["v1"]), words(&["Deployment", "Pod"])),
         ]
     );
     assert!(chain.rules.iter().all(|rule| rule.scope == Scope::Namespaced));
@@ -162,10 +151,7 @@ spec: { match: [ { excludedNamespaces: [a], processes: [mutation-webhook] }, { e
     let names: Vec<&str> = conditions.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["namespaces", "excludedNamespaces", "name"]);
     let excluded = conditions[1].1;
-    assert!(
-        excluded.contains("== 'a'") && !excluded.contains("'b'"),
-        "{excluded}"
-    );
+    assert!(excluded.contains("== 'a'") && !excluded.contains("'b'"), "{excluded}");
 }
 
 #[test]
@@ -174,9 +160,8 @@ fn mutators_that_never_apply_cause_warnings() {
         ("source: Generated", "there is no ExpansionTemplate"),
         ("kinds: [ { apiGroups: [apps] } ]", "have nothing in common"),
     ] {
-        let spec = format!(
-            "{POD}, match: {{ {matching} }}, location: spec.x, parameters: {{ assign: {{ value: 1 }} }}"
-        );
+        let spec =
+            format!("{POD}, match: {{ {matching} }}, location: spec.x, parameters: {{ assign: {{ value: 1 }} }}");
         let (chain, mutators) = load(&document("Assign", "a", &spec));
         assert_eq!((mutators, chain.stages.len()), (Vec::new(), 0));
         let [warning] = chain.warnings.as_slice() else {
@@ -203,19 +188,14 @@ fn mistakes_in_mutators_are_reported_with_their_locations() {
             "location: spec.x.y, parameters: {{ assign: {{ value: 1 }}, {tests} }}"
         ))
     };
-    let metadata = |location: &str, value: &str| {
-        format!("location: '{location}', parameters: {{ assign: {{ value: {value} }} }}")
-    };
+    let metadata =
+        |location: &str, value: &str| format!("location: '{location}', parameters: {{ assign: {{ value: {value} }} }}");
     let image = |parameters: &str| pod(&format!("location: spec.image, parameters: {{ {parameters} }}"));
     let set = |parameters: &str| pod(&format!("location: spec.x, parameters: {{ {parameters} }}"));
     let no_apply_to = "location: spec.x, parameters: { assign: { value: 1 } }".to_owned();
     for (kind, spec, expected) in [
         ("Assign", no_apply_to.clone(), "spec.applyTo: missing"),
-        (
-            "Assign",
-            format!("applyTo: [], {no_apply_to}"),
-            "the list is empty",
-        ),
+        ("Assign", format!("applyTo: [], {no_apply_to}"), "the list is empty"),
         (
             "Assign",
             format!("applyTo: [ {{ groups: [\"\"], versions: [v1] }} ], {no_apply_to}"),
@@ -256,11 +236,7 @@ fn mistakes_in_mutators_are_reported_with_their_locations() {
             pod("location: 'spec.x[name: a]', parameters: { assign: { fromMetadata: { field: name } } }"),
             "an item of a list cannot come from the metadata",
         ),
-        (
-            "Assign",
-            assigned("{}"),
-            "exactly one of `value` and `fromMetadata`",
-        ),
+        ("Assign", assigned("{}"), "exactly one of `value` and `fromMetadata`"),
         (
             "Assign",
             assigned("{ value: 1, fromMetadata: { field: name } }"),
@@ -277,16 +253,10 @@ fn mistakes_in_mutators_are_reported_with_their_locations() {
             tests("{ subPath: spec.z, condition: MustExist }"),
             "spec.z is not the beginning of the location spec.x.y",
         ),
+        ("Assign", tests("{ subPath: spec.x, condition: Exists }"), "MustExist"),
         (
             "Assign",
-            tests("{ subPath: spec.x, condition: Exists }"),
-            "MustExist",
-        ),
-        (
-            "Assign",
-            tests(
-                "{ subPath: spec.x, condition: MustNotExist }, { subPath: spec.x.y, condition: MustExist }",
-            ),
+            tests("{ subPath: spec.x, condition: MustNotExist }, { subPath: spec.x.y, condition: MustExist }"),
             "contradict each other: spec.x must not exist",
         ),
         (
@@ -309,11 +279,7 @@ fn mistakes_in_mutators_are_reported_with_their_locations() {
             metadata("metadata.labels.a.b", "a"),
             "AssignMetadata sets a label or an annotation",
         ),
-        (
-            "AssignMetadata",
-            metadata("metadata.labels.a", "1"),
-            "put it in quotes",
-        ),
+        ("AssignMetadata", metadata("metadata.labels.a", "1"), "put it in quotes"),
         (
             "AssignMetadata",
             format!("{POD}, {}", metadata("metadata.labels.a", "b")),
@@ -325,11 +291,7 @@ fn mistakes_in_mutators_are_reported_with_their_locations() {
             image("assignDomain: foobar"),
             "\"foobar\" is not a domain",
         ),
-        (
-            "AssignImage",
-            image("assignDomain: 'foobar.:5000'"),
-            "is not a domain",
-        ),
+        ("AssignImage", image("assignDomain: 'foobar.:5000'"), "is not a domain"),
         (
             "AssignImage",
             image("assignDomain: 'my.reg.io:latest'"),

@@ -47,9 +47,7 @@ spec:
   parameters: { assign: { value: d } }
 "#;
     let constraint_spec = |kinds: &str, source: &str| {
-        format!(
-            "{{ match: {{ kinds: [ {{ kinds: [{kinds}] }} ], source: {source} }}, parameters: {{ most: 1 }} }}"
-        )
+        format!("{{ match: {{ kinds: [ {{ kinds: [{kinds}] }} ], source: {source} }}, parameters: {{ most: 1 }} }}")
     };
     let text = format!(
         "{REGO}{EXPANSIONS}{mutators}{}{}{}{}",

@@ -27,9 +27,8 @@ const BINDING: [(&str, &str); 2] = [("policyName", "p"), ("validationActions", "
 
 /// Returns a document with these fields and a change: `field: value` adds or replaces a field, `field:` removes it.
 fn document(kind: &str, name: &str, fields: &[(&str, &str)], change: &str) -> String {
-    let mut text = format!(
-        "apiVersion: admissionregistration.k8s.io/v1\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec:\n"
-    );
+    let mut text =
+        format!("apiVersion: admissionregistration.k8s.io/v1\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec:\n");
     let (changed, value) = change.split_once(':').unwrap_or(("", ""));
     for (field, usual) in fields {
         match (*field == changed, value) {
@@ -51,12 +50,7 @@ fn a_policy_and_its_bindings_become_one_chain() {
     let constraints = "matchConstraints: { resourceRules: [ { operations: [CREATE], apiGroups: [''], apiVersions: [v1], \
         resources: [pods] } ], namespaceSelector: { matchLabels: { c: d } } }";
     let text = [
-        document(
-            "ValidatingAdmissionPolicyBinding",
-            "second",
-            &BINDING,
-            constrained,
-        ),
+        document("ValidatingAdmissionPolicyBinding", "second", &BINDING, constrained),
         document("ValidatingAdmissionPolicy", "p", &POLICY, constraints),
         document("ValidatingAdmissionPolicyBinding", "first", &BINDING, ""),
         document("ValidatingAdmissionPolicy", "unbound", &POLICY, ""),
@@ -144,10 +138,7 @@ fn mistakes_in_policies_are_reported_with_their_locations() {
             "validations: [ { expression: 'true', message: \"a\\nb\" } ]",
             "the message has several lines",
         ),
-        (
-            "variables: [ { name: a-b, expression: '1' } ]",
-            "is not an identifier",
-        ),
+        ("variables: [ { name: a-b, expression: '1' } ]", "is not an identifier"),
         (
             "variables: [ { name: a, expression: '1' }, { name: a, expression: '2' } ]",
             "\"a\" is already defined",
@@ -168,10 +159,7 @@ fn mistakes_in_policies_are_reported_with_their_locations() {
             "matchConditions: [ { name: a, expression: '1' } ]",
             "must evaluate to bool but got int",
         ),
-        (
-            "mutations: []",
-            "a policy of this kind has no such field; remove it",
-        ),
+        ("mutations: []", "a policy of this kind has no such field; remove it"),
         ("paramKind: { apiVersion: v1 }", "spec.paramKind.kind: missing"),
         ("unknown: 1", "spec.unknown: unknown field"),
     ] {
@@ -181,10 +169,7 @@ fn mistakes_in_policies_are_reported_with_their_locations() {
     }
     for (change, expected) in [
         ("reinvocationPolicy:", "spec.reinvocationPolicy: missing"),
-        (
-            "mutations: []",
-            "the policy has no expressions; write `mutations`",
-        ),
+        ("mutations: []", "the policy has no expressions; write `mutations`"),
         (
             "mutations: [ { patchType: JSONPatch } ]",
             "`jsonPatch` is missing; write `jsonPatch: { expression: ... }`",
@@ -208,10 +193,7 @@ fn mistakes_in_policies_are_reported_with_their_locations() {
             "9:15: spec.policyName: there is no ValidatingAdmissionPolicy \"q\"; add its document, or correct the name",
         ),
         ("validationActions:", "spec.validationActions: missing"),
-        (
-            "validationActions: [Deny, Warn]",
-            "Deny and Warn exclude each other",
-        ),
+        ("validationActions: [Deny, Warn]", "Deny and Warn exclude each other"),
         ("validationActions: [Deny, Deny]", "the action is listed twice"),
         (
             "paramRef: { parameterNotFoundAction: Deny }",
@@ -340,11 +322,7 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
         "request.name == 'a' && object.metadata.ownerReferences.exists(owner, owner.kind == 'A')",
     ] {
         let validations = format!("[ {{ expression: {right:?} }} ]");
-        assert_eq!(
-            type_warnings("v1", "[]", &validations),
-            Vec::<String>::new(),
-            "{right}"
-        );
+        assert_eq!(type_warnings("v1", "[]", &validations), Vec::<String>::new(), "{right}");
     }
     for (wrong, expected) in [
         (
@@ -382,8 +360,7 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
         );
         assert!(warning.contains(expected), "{wrong}: {warning}");
     }
-    let variables =
-        "[ { name: size, expression: object.spec.size }, { name: other, expression: object.spec.x } ]";
+    let variables = "[ { name: size, expression: object.spec.size }, { name: other, expression: object.spec.x } ]";
     let validations = "[ { expression: \"variables.size > 'a'\", messageExpression: string(object.spec.y) }, { expression: variables.other == 1 } ]";
     let warnings = type_warnings("v1", variables, validations);
     let paths: Vec<&str> = warnings
@@ -597,9 +574,7 @@ fn mutations_of_unknown_fields_cause_warnings() {
         (
             pods,
             apply("Object{spec: Object.spec{containers: [Object.spec.container{name: 'a'}]}}"),
-            Some(
-                "for v1/Pod: Object.spec.containers has the type of its path, and not Object.spec.container",
-            ),
+            Some("for v1/Pod: Object.spec.containers has the type of its path, and not Object.spec.container"),
         ),
         (
             pods,
@@ -622,16 +597,8 @@ fn mutations_of_unknown_fields_cause_warnings() {
             None,
         ),
         (pods, patch_of("add", "/spec/hostNetwork", "true"), None),
-        (
-            pods,
-            patch_of("add", "/metadata/labels/example.com~1a", "\"b\""),
-            None,
-        ),
-        (
-            pods,
-            patch_of("add", "/spec/activeDeadlineSeconds", "object.x"),
-            None,
-        ),
+        (pods, patch_of("add", "/metadata/labels/example.com~1a", "\"b\""), None),
+        (pods, patch_of("add", "/spec/activeDeadlineSeconds", "object.x"), None),
         (pods, patch_of("add", "/spec/activeDeadlineSeconds", "2.0"), None),
         (pods, patch_of("remove", "/spec/hostNetwrk", "null"), None),
         (
@@ -663,11 +630,7 @@ fn mutations_of_unknown_fields_cause_warnings() {
         ),
     ] {
         let warnings = mutation_warnings("v1", resource, &patch);
-        assert_eq!(
-            warnings.len(),
-            usize::from(expected.is_some()),
-            "{patch}: {warnings:?}"
-        );
+        assert_eq!(warnings.len(), usize::from(expected.is_some()), "{patch}: {warnings:?}");
         if let Some(expected) = expected {
             assert!(warnings[0].contains(expected), "{patch}: {warnings:?}");
         }
@@ -690,8 +653,7 @@ fn a_policy_without_a_binding_does_nothing() {
         let chains = load_text("a.yaml", text).unwrap();
         chains[0].warnings().iter().map(ToString::to_string).collect()
     };
-    let does_nothing =
-        |warnings: Vec<String>| warnings.iter().any(|warning| warning.contains("does nothing"));
+    let does_nothing = |warnings: Vec<String>| warnings.iter().any(|warning| warning.contains("does nothing"));
     assert!(does_nothing(warnings(&policy)));
     assert!(!does_nothing(warnings(&bound(&policy, "Validating", "p"))));
 }
@@ -750,11 +712,7 @@ spec:
         ),
     ] {
         let messages = warnings(phase, &cel);
-        assert_eq!(
-            messages.len(),
-            usize::from(expected.is_some()),
-            "{cel}: {messages:?}"
-        );
+        assert_eq!(messages.len(), usize::from(expected.is_some()), "{cel}: {messages:?}");
         for (warning, expected) in messages.iter().zip(expected) {
             assert!(warning.contains(expected), "{cel}: {warning}");
         }

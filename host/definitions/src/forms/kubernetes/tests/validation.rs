@@ -20,10 +20,7 @@ fn names_are_checked_by_the_rules_of_kubernetes() {
             "name: k8s.io",
             "5:11: .name: \"k8s.io\" has fewer than three parts: write a name such as `pods.hooks.example.com`",
         ),
-        (
-            "name: ''",
-            "5:11: .name: empty; write a value or remove the field",
-        ),
+        ("name: ''", "5:11: .name: empty; write a value or remove the field"),
         (
             "name:",
             "5:5: .name: missing; name the webhook, `pods.hooks.example.com`",
@@ -107,18 +104,9 @@ fn webhook_addresses_are_checked_by_the_rules_of_kubernetes() {
             "6:26: .clientConfig.url: this is not a valid URL: relative URL without a base; write https://host/path",
         ),
         ("clientConfig: { service: { namespace: ns, name: m } }", ""),
-        (
-            "clientConfig: { service: { namespace: ns, name: m, path: '' } }",
-            "",
-        ),
-        (
-            "clientConfig: { service: { namespace: ns, name: m, path: / } }",
-            "",
-        ),
-        (
-            "clientConfig: { service: { namespace: ns, name: m, path: /foo } }",
-            "",
-        ),
+        ("clientConfig: { service: { namespace: ns, name: m, path: '' } }", ""),
+        ("clientConfig: { service: { namespace: ns, name: m, path: / } }", ""),
+        ("clientConfig: { service: { namespace: ns, name: m, path: /foo } }", ""),
         (
             "clientConfig: { service: { namespace: ns, name: m, path: /foo/, port: 8443 } }",
             "",
@@ -203,10 +191,7 @@ fn failure_and_match_policies_are_checked_by_the_rules_of_kubernetes() {
             "matchPolicy: other",
             "10:18: .matchPolicy: \"other\" is not a valid match policy; write Exact or Equivalent",
         ),
-        (
-            "sideEffects:",
-            "5:5: .sideEffects: missing; write None or NoneOnDryRun",
-        ),
+        ("sideEffects:", "5:5: .sideEffects: missing; write None or NoneOnDryRun"),
         ("sideEffects: NoneOnDryRun", ""),
         ("sideEffects: Some", ""),
         ("sideEffects: Unknown", ""),

@@ -55,18 +55,11 @@ fn excepted(definitions: &Definitions, name: &str) -> Vec<String> {
 fn stages_have_the_exceptions_that_name_them() {
     for (stages, expected) in [
         ("[pods/labels]", &["Mutating:pods/labels"][..]),
-        (
-            "[pods/images]",
-            &["Mutating:pods/images", "Validating:pods/images"],
-        ),
+        ("[pods/images]", &["Mutating:pods/images", "Validating:pods/images"]),
         ("[\"Validating:pods/images\"]", &["Validating:pods/images"]),
         (
             "[\"pods/*\", pods/images]",
-            &[
-                "Mutating:pods/images",
-                "Mutating:pods/labels",
-                "Validating:pods/images",
-            ],
+            &["Mutating:pods/images", "Mutating:pods/labels", "Validating:pods/images"],
         ),
         (
             "[\"Mutating:pods/*\"]",
@@ -83,11 +76,7 @@ fn stages_have_the_exceptions_that_name_them() {
         let definitions = defined(&text);
         assert_eq!(excepted(&definitions, "a"), expected, "{stages}");
         let unknown = definitions.exceptions[0].unknown(&definitions.chains);
-        assert_eq!(
-            unknown.len(),
-            usize::from(expected.is_empty()),
-            "{stages}: {unknown:?}"
-        );
+        assert_eq!(unknown.len(), usize::from(expected.is_empty()), "{stages}: {unknown:?}");
     }
 }
 
@@ -163,8 +152,7 @@ fn an_exception_ends_after_its_last_day() {
         ("1969-12-30", None),
         ("soon", None),
     ] {
-        let spec =
-            exception("a", "stages: [pods/images], users: [x]").replace("2027-01-31", &format!("\"{text}\""));
+        let spec = exception("a", "stages: [pods/images], users: [x]").replace("2027-01-31", &format!("\"{text}\""));
         let definitions = DefinitionSet::of_files(vec![DefinitionFile::file("a.yaml", spec)]).definitions();
         match (definitions, expected) {
             (Ok(definitions), Some(expected)) => {

@@ -84,10 +84,7 @@ fn mistakes_in_plugins_are_reported_with_their_locations() {
     // (`plugin` of a stage, expected mistakes)
     // The paths in the mistakes begin at the plugin: `.source` means `spec.stages[0].plugin.source`.
     let table = [
-        (
-            "{}",
-            "8:26: .source: missing; write `file:` and the path of the module",
-        ),
+        ("{}", "8:26: .source: missing; write `file:` and the path of the module"),
         (
             "{ source: a.wasm }",
             "8:36: .source: \"a.wasm\" does not say where the module is; write `file:a.wasm`",
@@ -432,8 +429,7 @@ fn mistakes_in_stages_are_reported_with_their_locations() {
         ),
     ];
     for (text, expected) in table {
-        let message =
-            read_stage(&format!("{{ name: a, plugin: {{ source: file:a }}, {text} }}")).unwrap_err();
+        let message = read_stage(&format!("{{ name: a, plugin: {{ source: file:a }}, {text} }}")).unwrap_err();
         assert_eq!(message, expected, "{text}");
     }
     let table = [

@@ -44,11 +44,7 @@ admin:
     );
     let admin = read_in(&directory, &text).unwrap().admin.unwrap();
     assert_eq!(admin.address(), "0.0.0.0:9090".parse().unwrap());
-    let tokens: Vec<_> = admin
-        .tokens()
-        .iter()
-        .map(|token| (&*token.name, token.role))
-        .collect();
+    let tokens: Vec<_> = admin.tokens().iter().map(|token| (&*token.name, token.role)).collect();
     assert_eq!(tokens, [("ci", AdminRole::Admin), ("board", AdminRole::Read)]);
     let expected = CertificateHolder {
         name: "spiffe://example.com/ops".to_owned(),
@@ -104,8 +100,7 @@ fn invalid_admin_port_configurations_are_reported() {
         ),
         (
             "127.0.0.1:1",
-            "tokens: [{ name: a, role: Read, file: token }, { name: a, role: Admin, file: token }]"
-                .to_owned(),
+            "tokens: [{ name: a, role: Read, file: token }, { name: a, role: Admin, file: token }]".to_owned(),
             "admin.tokens[1]: two entries have the name \"a\"",
         ),
         (

@@ -2,16 +2,15 @@
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
-use admittance_bcs::{
-    BcsConfig, ExternalAddress, RegistrationConfig, UpstreamKind, zookeeper::ZooKeeperDigest,
-};
+use admittance_bcs::{BcsConfig, ExternalAddress, RegistrationConfig, UpstreamKind, zookeeper::ZooKeeperDigest};
 
 use super::*;
 
 const CLUSTER: &str = "zookeeper: { cluster: { servers: [\"127.0.0.1:2181\"] } }";
 const LISTED_SERVERS: &str = "upstream: { servers: [\"http://127.0.0.1:1\"] }";
 const DISCOVERED: &str = "upstream: { discover: {} }";
-const REST: &str = "dialect: { rest: { routes: [{ method: [PUT], path: /a, operation: create, resource: jobs, kind: Job }] } }";
+const REST: &str =
+    "dialect: { rest: { routes: [{ method: [PUT], path: /a, operation: create, resource: jobs, kind: Job }] } }";
 const DIALECT: &str = "dialect: { bcs: { cluster: BCS-MESOS-10001 } }";
 
 pub(super) fn bcs(config: &Config) -> &BcsConfig {
@@ -24,12 +23,7 @@ fn the_kind_of_upstream_follows_from_its_servers() {
     for (dialect, upstream, upstream_kind, path) in [
         ("", listed_servers, UpstreamKind::Driver, None),
         (", behind: driver", listed_servers, UpstreamKind::Driver, None),
-        (
-            ", behind: scheduler",
-            listed_servers,
-            UpstreamKind::Scheduler,
-            None,
-        ),
+        (", behind: scheduler", listed_servers, UpstreamKind::Scheduler, None),
         (
             "",
             "discover: {}",
@@ -114,11 +108,7 @@ definitions:
         })
     );
     assert_eq!(bcs(&config).upstream.connect_timeout, Duration::from_secs(1));
-    let location_names: Vec<_> = config
-        .definitions
-        .iter()
-        .map(|location| location.name())
-        .collect();
+    let location_names: Vec<_> = config.definitions.iter().map(|location| location.name()).collect();
     let chains = directory.path().join("chains/").display().to_string();
     assert_eq!(
         location_names,
@@ -135,11 +125,7 @@ definitions:
 #[test]
 fn invalid_bcs_configurations_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    for (file, text, mode) in [
-        ("empty", "\n", 0o600),
-        ("two", "a\nb", 0o600),
-        ("open", "a", 0o644),
-    ] {
+    for (file, text, mode) in [("empty", "\n", 0o600), ("two", "a\nb", 0o600), ("open", "a", 0o644)] {
         let path = directory.path().join(file);
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
@@ -175,18 +161,11 @@ fn invalid_bcs_configurations_are_refused() {
             "upstream.discover: only schedulers of BCS can be discovered",
         ),
         (
-            &[
-                "dialect: { bcs: { cluster: A, behind: driver } }",
-                CLUSTER,
-                DISCOVERED,
-            ],
+            &["dialect: { bcs: { cluster: A, behind: driver } }", CLUSTER, DISCOVERED],
             "upstream.discover: schedulers are discovered, and `dialect.bcs.behind` says ",
         ),
         (
-            &[
-                "dialect: { bcs: { cluster: A, behind: Scheduler } }",
-                LISTED_SERVERS,
-            ],
+            &["dialect: { bcs: { cluster: A, behind: Scheduler } }", LISTED_SERVERS],
             "dialect.bcs.behind: \"Scheduler\" is not a valid ",
         ),
         (
@@ -221,12 +200,7 @@ fn invalid_bcs_configurations_are_refused() {
             "registration: other machines cannot reach the driver at its listen address 0.0.0.0",
         ),
         (
-            &[
-                DIALECT,
-                LISTED_SERVERS,
-                CLUSTER,
-                "registration: { ip: \"0.0.0.0\" }",
-            ],
+            &[DIALECT, LISTED_SERVERS, CLUSTER, "registration: { ip: \"0.0.0.0\" }"],
             "registration.ip: no driver can be reached at 0.0.0.0",
         ),
         (
@@ -319,11 +293,7 @@ fn invalid_bcs_configurations_are_refused() {
             "definitions[0].zookeeper: `zookeeper.cluster` is not configured",
         ),
         (
-            &[
-                DIALECT,
-                LISTED_SERVERS,
-                "definitions: [ { customResources: {} } ]",
-            ],
+            &[DIALECT, LISTED_SERVERS, "definitions: [ { customResources: {} } ]"],
             "definitions[0].customResources: no Kubernetes cluster is configured",
         ),
         (
@@ -378,11 +348,7 @@ fn only_an_empty_zookeeper_user_may_lack_a_password() {
         ("{ user: u, passwordFile: full }", "u", "secret"),
     ] {
         let parsed_digest = digest(text).unwrap().zookeeper.cluster.unwrap().digest;
-        assert_eq!(
-            parsed_digest,
-            Some(ZooKeeperDigest::new(user, password)),
-            "{text}"
-        );
+        assert_eq!(parsed_digest, Some(ZooKeeperDigest::new(user, password)), "{text}");
     }
     for (text, expected) in [
         ("{}", "zookeeper.cluster.digest.user: missing"),
@@ -438,11 +404,7 @@ fn drivers_with_definitions_in_zookeeper_go_live_together() {
         let outcome = read(&[DIALECT, LISTED_SERVERS, ensemble, definitions, mode].join("\n"));
         match (outcome, expected) {
             (Ok(config), Some(expected)) => {
-                assert_eq!(
-                    config.goes_live_together(),
-                    expected,
-                    "{ensemble} {definitions} {mode}"
-                );
+                assert_eq!(config.goes_live_together(), expected, "{ensemble} {definitions} {mode}");
             }
             (Err(mistakes), None) => {
                 let text = mistakes.join("\n");

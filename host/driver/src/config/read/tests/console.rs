@@ -41,12 +41,7 @@ fn hosts_of_consoles_can_be_limited_to_networks() {
         hosts: Some(vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()]),
         ..ConsoleConfig::default()
     };
-    for (host, expected) in [
-        ("10.1.2.3", true),
-        ("11.0.0.1", false),
-        ("::1", true),
-        ("::2", false),
-    ] {
+    for (host, expected) in [("10.1.2.3", true), ("11.0.0.1", false), ("::1", true), ("::2", false)] {
         assert_eq!(console.allows(host.parse().unwrap()), expected, "{host}");
         assert!(ConsoleConfig::default().allows(host.parse().unwrap()), "{host}");
     }
@@ -59,10 +54,7 @@ fn mistakes_in_the_console_section_are_reported() {
             "behind: driver, console: {}",
             "dialect.bcs.console: the driver behind this one calls the consoles",
         ),
-        (
-            "behind: scheduler, console: { port: 0 }",
-            "dialect.bcs.console.port: ",
-        ),
+        ("behind: scheduler, console: { port: 0 }", "dialect.bcs.console.port: "),
         (
             "behind: scheduler, console: { scheme: ws }",
             "dialect.bcs.console.scheme: ",

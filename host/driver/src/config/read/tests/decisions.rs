@@ -9,10 +9,7 @@ use super::{MINIMAL, read, read_in};
 fn decisions_are_kept_in_memory_by_default() {
     let config = read(MINIMAL).unwrap();
     assert_eq!(config.decisions, DecisionsConfig::default());
-    assert_eq!(
-        (config.decisions.count, config.decisions.bytes),
-        (10_000, 64 << 20)
-    );
+    assert_eq!((config.decisions.count, config.decisions.bytes), (10_000, 64 << 20));
     assert_eq!(config.decision_sinks, SinksConfig::default());
     let off = read(&format!("{MINIMAL}\ndecisions: {{ memory: {{ count: 0 }} }}")).unwrap();
     assert_eq!(off.decisions.count, 0);
@@ -54,10 +51,7 @@ decisions:
 
 #[test]
 fn events_about_decisions_need_a_cluster() {
-    let config = read(&format!(
-        "{MINIMAL}\ncluster: {{}}\ndecisions: {{ events: true }}"
-    ))
-    .unwrap();
+    let config = read(&format!("{MINIMAL}\ncluster: {{}}\ndecisions: {{ events: true }}")).unwrap();
     assert!(config.decision_sinks.events);
     let mistakes = read(&format!("{MINIMAL}\ndecisions: {{ events: true }}")).unwrap_err();
     assert!(
@@ -81,20 +75,14 @@ fn mistakes_in_the_decisions_section_are_reported() {
             "{ memory: { size: 1KiB } }",
             "decisions.memory.size: 1KiB is out of range",
         ),
-        (
-            "{ redact: [spec] }",
-            "decisions.redact[0]: `spec` is not a valid field",
-        ),
+        ("{ redact: [spec] }", "decisions.redact[0]: `spec` is not a valid field"),
         ("{ share: half }", "decisions.share: `half` is not a valid share"),
         ("{ sqlite: {} }", "decisions.sqlite.file: missing"),
         (
             "{ sqlite: { file: a, keep: 1s } }",
             "decisions.sqlite.keep: 1s is out of range",
         ),
-        (
-            "{ ndjson: {} }",
-            "decisions.ndjson: exactly one place is expected",
-        ),
+        ("{ ndjson: {} }", "decisions.ndjson: exactly one place is expected"),
         (
             "{ ndjson: { file: a, standardOutput: true } }",
             "decisions.ndjson: exactly one place is expected",

@@ -8,10 +8,7 @@ fn mistakes_in_the_modules_section_are_reported() {
             "cache: compiled plugins are kept in the store, with the modules they are of",
         ),
         ("store: cache", "store: a string where an object is expected"),
-        (
-            "store: { sizeLimit: 1KiB }",
-            "store.sizeLimit: 1KiB is out of range",
-        ),
+        ("store: { sizeLimit: 1KiB }", "store.sizeLimit: 1KiB is out of range"),
         ("history: { keep: 0 }", "history.keep: 0 is out of range"),
         ("modules: { ca: missing.pem }", "modules.ca: "),
         (

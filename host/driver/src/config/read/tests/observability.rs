@@ -13,10 +13,7 @@ fn the_tracing_section_is_read() {
     assert_eq!(tracing.endpoint, "http://collector:4318/v1/traces");
     assert_eq!(tracing.protocol, TracingProtocol::HttpJson);
     assert_eq!(tracing.headers, [("x-key".parse().unwrap(), "/run/key".into())]);
-    assert_eq!(
-        tracing.sampling.map(|share| share.to_string()).as_deref(),
-        Some("10%")
-    );
+    assert_eq!(tracing.sampling.map(|share| share.to_string()).as_deref(), Some("10%"));
     assert_eq!(tracing.timeout, Some(Duration::from_secs(2)));
 
     let config = read(&format!(

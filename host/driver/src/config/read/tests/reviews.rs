@@ -1,9 +1,7 @@
 use std::time::Duration;
 
 use admittance_admission::{FailurePolicy, UserInfo};
-use admittance_fleet::{
-    CertificateConfig, OwnCertificate, WebhookRegistration, WebhooksConfig, audit::AuditConfig,
-};
+use admittance_fleet::{CertificateConfig, OwnCertificate, WebhookRegistration, WebhooksConfig, audit::AuditConfig};
 
 use super::*;
 
@@ -108,27 +106,15 @@ fn invalid_settings_of_webhooks_are_reported() {
     // (section of the front end, rest of the file, expected mistake)
     for (section, more, expected) in [
         ("{}", "", Some("no Kubernetes cluster is configured")),
-        (
-            "{ service: hooks }",
-            "cluster: {}",
-            Some("\"hooks\" is not a Service"),
-        ),
-        (
-            "{ service: a.b.c }",
-            "cluster: {}",
-            Some("\"a.b.c\" is not a Service"),
-        ),
+        ("{ service: hooks }", "cluster: {}", Some("\"hooks\" is not a Service")),
+        ("{ service: a.b.c }", "cluster: {}", Some("\"a.b.c\" is not a Service")),
         (
             "{ excludeNamespaces: [A] }",
             "cluster: {}",
             Some("\"A\" is not a valid namespace"),
         ),
         ("{ timeoutSeconds: 31 }", "cluster: {}", Some("timeoutSeconds")),
-        (
-            "{ certificate: { days: 0 } }",
-            "cluster: {}",
-            Some("certificate.days"),
-        ),
+        ("{ certificate: { days: 0 } }", "cluster: {}", Some("certificate.days")),
         (
             "{ certificate: { overlap: 2h } }",
             "cluster: {}",

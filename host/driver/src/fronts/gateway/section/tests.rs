@@ -36,10 +36,7 @@ fn file(directory: &TempDir, name: &str, text: &str, mode: u32) {
 
 #[test]
 fn a_minimal_gateway_has_the_documented_defaults() {
-    let config = read(&format!(
-        "{ZOOKEEPER}\ndialect: {{ gateway: {{ discover: {{}} }} }}"
-    ))
-    .unwrap();
+    let config = read(&format!("{ZOOKEEPER}\ndialect: {{ gateway: {{ discover: {{}} }} }}")).unwrap();
     assert!(config.clusters.is_empty());
     assert_eq!(
         config.discovery.unwrap().as_str(),
@@ -53,8 +50,7 @@ fn a_minimal_gateway_has_the_documented_defaults() {
     assert_eq!(config.drivers.response_timeout, Duration::from_secs(60));
     assert_eq!(config.drivers.health, None);
 
-    let listed_config =
-        read("dialect: { gateway: { clusters: { BCS-1: [\"http://127.0.0.1:1\"] } } }").unwrap();
+    let listed_config = read("dialect: { gateway: { clusters: { BCS-1: [\"http://127.0.0.1:1\"] } } }").unwrap();
     assert!(listed_config.discovery.is_none());
 }
 
@@ -169,9 +165,7 @@ fn a_gateway_checks_tokens_with_a_file_or_an_endpoint() {
     };
     let tokens = with("{ file: tokens.yaml }").unwrap().tokens;
     assert!(matches!(tokens, Some(TokensConfig::File(_))), "{tokens:?}");
-    let tokens = with("{ endpoint: { url: \"http://a/v2/verify?x\" } }")
-        .unwrap()
-        .tokens;
+    let tokens = with("{ endpoint: { url: \"http://a/v2/verify?x\" } }").unwrap().tokens;
     let Some(TokensConfig::Endpoint(endpoint)) = tokens else {
         panic!("no endpoint: {tokens:?}");
     };

@@ -69,10 +69,7 @@ async fn a_recorded_proof_does_not_answer_a_new_challenge() {
         // The proof in the next message was made for the challenge `before`, but the current challenge is `now`. The
         // proof in the message after it was made for the step `Accepts`, but the gateway that opens a tunnel must prove
         // `Answers`.
-        (
-            Some(Message::text(proof(HandshakeStep::Answers, "before"))),
-            false,
-        ),
+        (Some(Message::text(proof(HandshakeStep::Answers, "before"))), false),
         (Some(Message::text(proof(HandshakeStep::Accepts, "now"))), false),
         (Some(Message::Close(None)), false),
         (None, false),

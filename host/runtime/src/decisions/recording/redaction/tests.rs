@@ -3,12 +3,7 @@ use serde_json::json;
 
 use super::*;
 
-fn apply(
-    request: &Request,
-    redactions: &[Redaction],
-    request_json: &mut Value,
-    response_json: &mut Value,
-) -> usize {
+fn apply(request: &Request, redactions: &[Redaction], request_json: &mut Value, response_json: &mut Value) -> usize {
     let (review_request, review_response, count) =
         redact_review(request, redactions, request_json.clone(), response_json.clone());
     (*request_json, *response_json) = (review_request.into_inner(), review_response.into_inner());
@@ -40,11 +35,7 @@ fn values_at_configured_paths_are_redacted_in_objects() {
             json!({"list": [{"v": REDACTED}, {"v": REDACTED}, {"w": 3}]}),
             2,
         ),
-        (
-            "/list/1/v",
-            json!({"list": [{"v": 1}, {"v": REDACTED}, {"w": 3}]}),
-            1,
-        ),
+        ("/list/1/v", json!({"list": [{"v": 1}, {"v": REDACTED}, {"w": 3}]}), 1),
         ("/a/b/c", json!({}), 0),
         ("/null", json!({}), 0),
         ("/none", json!({}), 0),
@@ -94,10 +85,7 @@ fn values_at_configured_paths_are_redacted_in_patches() {
 fn the_content_of_secrets_is_never_recorded() {
     let secret = json!({"data": {"a": "x"}, "stringData": {"b": "x"}, "type": "Opaque"});
     let mut review_request = json!({"object": secret, "oldObject": null});
-    assert_eq!(
-        apply(&request("Secret"), &[], &mut review_request, &mut json!({})),
-        2
-    );
+    assert_eq!(apply(&request("Secret"), &[], &mut review_request, &mut json!({})), 2);
     let expected = json!({"data": {"a": REDACTED}, "stringData": {"b": REDACTED}, "type": "Opaque"});
     assert_eq!(review_request["object"], expected);
     let mut review_request = json!({"object": secret});
@@ -136,8 +124,7 @@ fn secrets_in_http_responses_to_plugins_are_never_recorded() {
         let mut answer = serde_json::from_value(answer).unwrap();
         assert_eq!(apply_to_answer(&mut answer, &[]), 0, "{body}");
     }
-    let mut answer =
-        serde_json::from_value(json!({"url": "https://a.example/x", "body": {"a": "s3cret"}})).unwrap();
+    let mut answer = serde_json::from_value(json!({"url": "https://a.example/x", "body": {"a": "s3cret"}})).unwrap();
     assert_eq!(apply_to_answer(&mut answer, &["/a".parse().unwrap()]), 1);
 }
 

@@ -134,11 +134,7 @@ fn without_unknown(schema: &mut Json) {
     };
     for (keyword, inner) in keywords.iter_mut() {
         match keyword.as_str() {
-            "properties" => inner
-                .as_object_mut()
-                .unwrap()
-                .values_mut()
-                .for_each(without_unknown),
+            "properties" => inner.as_object_mut().unwrap().values_mut().for_each(without_unknown),
             "items" | "additionalProperties" => without_unknown(inner),
             _ => {}
         }

@@ -68,7 +68,8 @@ pub(super) fn examples() -> Vec<ExampleDocument> {
         "failurePolicy": "Ignore", "timeout": "250ms", "mode": "Enforce",
         "sideEffects": "None", "reinvocationPolicy": "IfNeeded",
     });
-    let chain = |stage: Json| json!({"phase": "Mutating", "matchPolicy": "Equivalent", "rules": [rule()], "stages": [stage]});
+    let chain =
+        |stage: Json| json!({"phase": "Mutating", "matchPolicy": "Equivalent", "rules": [rule()], "stages": [stage]});
     let stage = |hook: &str, value: Json| {
         let stage = Map::from_iter([("name".to_owned(), json!("a")), (hook.to_owned(), value)]);
         document("AdmissionChain", chain(stage.into()))
@@ -146,10 +147,7 @@ pub(super) fn examples() -> Vec<ExampleDocument> {
         ),
         (stage("group", group), "/spec/stages/0/group"),
         (with_metadata(document("AdmissionException", exception)), ""),
-        (
-            document("AdmissionException", conditional),
-            "/spec/matchConditions",
-        ),
+        (document("AdmissionException", conditional), "/spec/matchConditions"),
     ]
     .map(|(document, under)| ExampleDocument { document, under })
     .into()

@@ -92,11 +92,7 @@ fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<ExampleChange> 
     }
     replacements.retain(|other| other != value);
     let removal = (!pointer.is_empty()).then_some(ExampleChange::Removal);
-    replacements
-        .into_iter()
-        .map(ExampleChange::To)
-        .chain(removal)
-        .collect()
+    replacements.into_iter().map(ExampleChange::To).chain(removal).collect()
 }
 
 /// If the reader refuses the document, its error message suggests what to write, such as `write Fail or Ignore`.
@@ -169,12 +165,7 @@ const DIFFERENCES: &[(&str, &[ExampleKind], RefusedBy, &str)] = &[
         BY_READER,
         "names in a registry are parsed",
     ),
-    (
-        "/caBundle$",
-        &[ExampleKind::Text],
-        BY_READER,
-        "certificates are parsed",
-    ),
+    ("/caBundle$", &[ExampleKind::Text], BY_READER, "certificates are parsed"),
     (
         "/rego/(file|libs/[0-9]+)$",
         &[ExampleKind::Text],
