@@ -96,8 +96,8 @@ impl<'a> Workload<'a> {
     /// Returns the workload in a request's object; `None` if there is no object, or the object has no pod template.
     ///
     /// # Errors
-    /// Fails if the object is of a kind that has containers, but cannot be parsed. Objects of other kinds are errors
-    /// only if they contain containers.
+    /// Fails if the object cannot be parsed although its kind has containers. An object of another kind is ignored if
+    /// it cannot be parsed, unless it contains containers.
     pub fn read(request: &'a Request) -> Result<Option<Self>, Error> {
         Self::read_document(request, Document::Object)
     }

@@ -752,7 +752,7 @@ spec:
 }
 
 #[tokio::test]
-async fn the_run_command_grants_the_lookups_in_its_argument_allow() {
+async fn the_option_allow_of_the_run_command_grants_lookups() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = source("edge-health");
     let plugin = Path::new(plugin.strip_prefix("file:").unwrap());

@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_may_change_a_value_through_the_path_or_source_of_an_operation() {
+    fn operations_may_change_values_at_above_and_below_their_paths() {
         for (path, target, expected) in [
             ("/metadata/name", "/metadata/name", true),
             ("/metadata", "/metadata/name", true),

@@ -166,7 +166,7 @@ impl fmt::Display for StageMistake {
     }
 }
 
-/// Makes each mistake in a stage name the field to correct. Other errors are returned unchanged.
+/// Adds the field to correct to each mistake in a stage. Other errors are returned unchanged.
 pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
     match &error {
         Error::Stages(errors) if !error.is_transient() => {

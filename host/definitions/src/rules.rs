@@ -21,7 +21,8 @@ pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
 /// valid too. The reader for all other rules does not ignore case, as in Kubernetes.
 type ReadOperation<'a> = fn(&Node<'a>, &str, &[(&str, Option<Operation>)]) -> Option<Option<Operation>>;
 
-/// Reads the rules of a native chain, stage or exception. An empty list is a mistake with this `fix`.
+/// Reads the rules of a native chain, stage or exception. An empty list is a mistake, which is reported with the advice
+/// `fix`.
 pub(crate) fn read_native(node: &Node<'_>, fix: &str, match_policy: MatchPolicy) -> Vec<Rule> {
     let rules = node.filled_list(fix);
     read_all(rules, match_policy, Node::one_of_any_case, |fields, rule| {

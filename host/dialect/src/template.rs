@@ -1,4 +1,4 @@
-//! Templates of paths, and JSON documents with a value at a path.
+//! Fills the templates of paths, and creates JSON documents that have a value at a given path.
 
 use admittance_admission::Pointer;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};

@@ -11,7 +11,7 @@ pub(crate) struct Growth {
     limit: usize,
     bytes_left: usize,
     deadline: Deadline,
-    /// The number of further values that the mutation may visit. Then it checks whether its deadline has passed.
+    /// The number of values that the mutation visits until it next checks whether its deadline has passed.
     until_check: usize,
 }
 

@@ -47,7 +47,8 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Returns a receiver that is notified when a report or the connection to the other replicas changes.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Returns all replicas and the target, as far as this replica knows them. Called at least every second.
+    /// Returns all replicas, and the target table that their leader has chosen, as far as this replica knows them.
+    /// Called at least every second.
     fn membership(&self) -> Membership;
 
     /// Publishes the target to all replicas if this replica still leads. After a failure, the caller tries again.
@@ -244,9 +245,9 @@ impl WaitingLog {
     }
 }
 
-/// Returns the report of this replica to the other replicas. While this replica has no current list of the replicas, it
-/// does not know which table they go live with. Its report then contains only the live table, so that the others wait
-/// for this replica before they go live with a newer table.
+/// Returns the report of this replica to the other replicas. While its list of the replicas is not current, this
+/// replica does not know which table the others go live with. Its report then contains only the live table, so that the
+/// others wait for it before a newer table goes live.
 fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<TableReport>) -> TableReport {
     let mut prepared = host.prepared();
     if let Some(problem) = &membership.problem

@@ -57,7 +57,8 @@ pub struct Status {
     pub stores: Vec<StoreStatus>,
     /// The chains of the live table, in the order in which a request passes them.
     pub chains: Vec<ChainStatus>,
-    /// The disabled stages that the live table does not contain. They are disabled when a later table contains them.
+    /// The stages that an operator has disabled, but that the live table does not contain. When a later table contains
+    /// such a stage, the stage is disabled there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disabled_missing: Vec<DisabledStage>,
     /// The exceptions in the live table, sorted by name. Expired exceptions are included.

@@ -85,8 +85,8 @@ impl<'a> InstrumentedComponent<'a> {
             return Ok(Err(problem.to_owned()));
         }
         let mut snapshot_memory = KeptMemory::default();
-        // Wizer adds a page to each memory, and reads a whole memory in one step. The call has limits for both, which
-        // are raised here.
+        // Wizer makes each memory larger by one page, and reads a whole memory in one step. A call of a plugin has
+        // limits for the size of a memory and for the bytes that are read in one step. Both limits are raised here.
         store.data_mut().make_room_for_snapshot();
         store.set_hostcall_fuel(usize::MAX);
         let mut snapshots = Vec::new();

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn filling_a_compiled_form_restores_the_data_of_the_snapshot() {
+    fn filling_a_compiled_template_restores_the_data_of_the_snapshot() {
         let text = r#"(component
             (core module (memory 1) (data (i32.const 0) "first"))
             (component (core module (memory 1) (data (i32.const 9) "second"))))"#;

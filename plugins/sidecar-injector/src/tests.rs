@@ -242,7 +242,7 @@ fn the_opt_in_annotation_may_be_on_the_object_or_have_another_name() {
 }
 
 #[test]
-fn sidecars_are_injected_only_where_the_pod_template_can_change() {
+fn sidecars_are_injected_only_by_requests_that_may_change_a_pod_template() {
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {"containers": []}}}});
     let table = [
         ("a CREATE", testing::create(pod(json!({}))), true),

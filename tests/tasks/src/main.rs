@@ -264,8 +264,8 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
 
 /// Compiles the driver, the demo, and the tests with an API server.
 ///
-/// The whole workspace and the test `whole` are selected only so that dependencies get the same features as in `cargo
-/// test --workspace`, and are not compiled twice.
+/// The command selects the whole workspace and the test `whole`, because dependencies then get the same features as in
+/// `cargo test --workspace`, and need not be compiled twice.
 fn build_programs() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(

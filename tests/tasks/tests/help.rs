@@ -1,7 +1,8 @@
 //! Checks that the help lists tasks.
 //!
-//! `cargo task demo` compiles this test, too, but does not run it. With the test, Cargo selects the same features for
-//! dependencies as in other builds, and compiles them only once. See `build_demo`.
+//! `cargo task demo` compiles this test without running it. Cargo chooses the features of dependencies by the targets
+//! that it compiles, so with this test it chooses the same features as in other builds, and need not compile the
+//! dependencies again. See `build_demo`.
 
 use std::process::Command;
 

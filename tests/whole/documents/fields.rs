@@ -230,8 +230,8 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
     ];
     let sections: Vec<_> = texts.iter().map(|(prefix, text)| (*prefix, text.as_str())).collect();
     let program_fields = accepted_fields(&sections, |text| {
-        // A NamespacedAdmissionChain has all fields of an AdmissionChain and one more. So the program suggests the
-        // fields of both kinds if the document is a NamespacedAdmissionChain.
+        // A NamespacedAdmissionChain has all fields of an AdmissionChain and one more. So for a
+        // NamespacedAdmissionChain, the program suggests the fields of an AdmissionChain and its own field.
         let text = format!("{{ apiVersion: admittance.dev/v1alpha1, kind: NamespacedAdmissionChain, {text} }}");
         known_fields(&load_text("a.yaml", &text).unwrap_err())
     });

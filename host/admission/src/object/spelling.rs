@@ -150,8 +150,8 @@ impl KeyTree {
                 OperationAction::Add(value) | OperationAction::Replace(value) => {
                     !matches!(self.canonical(value.get()), Ok(None))
                 }
-                // A move or copy puts a value from an old path at a new path. Other keys may be enforced at the new
-                // path than at the old one, so the keys of the value must be compared again.
+                // A move or copy puts a value from an old path at a new path. The schema of the new path may list keys
+                // that the schema of the old path does not, so the keys of the value must be compared again.
                 OperationAction::Move(_) | OperationAction::Copy(_) => !self.is_empty(),
                 OperationAction::Remove | OperationAction::Test(_) => false,
             };

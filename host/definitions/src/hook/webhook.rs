@@ -57,8 +57,8 @@ impl HookKind for WebhookDefinition {
         (1..).zip(authorities).filter_map(warn).collect()
     }
 
-    // A truncated file cannot contain a different URL, so a change from one URL to another does not count. Any other
-    // change of the address, the protocol or the CAs counts.
+    // A file that was truncated by accident cannot contain a different URL, so a change from one URL to another is
+    // taken as intended. Any other change of the address, the protocol or the CAs may be such an accident.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let is_url = |webhook: &Self| matches!(webhook.target, WebhookTarget::Url(_));
         now.get::<Self>().is_none_or(|now| {

@@ -113,8 +113,8 @@ impl DefinitionSet {
         self.usable_if(in_force, on_bad, &|_| Vec::new())
     }
 
-    /// Divides the set like [`usable`](Self::usable), but also checks the chain that each entry defines with the
-    /// function `mistakes_of`. If this function returns a mistake, the entry is unusable.
+    /// Divides the set like [`usable`](Self::usable), but also calls the function `mistakes_of` for the chain of each
+    /// entry. If the function returns a mistake, the entry is unusable.
     #[must_use]
     pub fn usable_if(
         &self,

@@ -29,7 +29,8 @@ pub enum UnmatchedWrites {
     /// Refuses the request, so that no write bypasses the chains.
     #[default]
     Refuse,
-    /// Forwards the request unchanged, or refuses the request if a lenient server could match the request to a route.
+    /// Forwards the request unchanged. A request is still refused if a server that reads paths leniently could match it
+    /// to a route.
     Pass,
 }
 

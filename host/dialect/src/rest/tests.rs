@@ -407,7 +407,7 @@ fn a_changed_object_replaces_the_original_in_the_body() {
 }
 
 #[test]
-fn identity_fields_default_to_the_fields_of_name_and_namespace() {
+fn by_default_the_name_and_the_namespace_identify_an_object() {
     let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
     let expected = IdentityFields::new([pointer("/Namespace"), pointer("/ID")]);
     assert_eq!(prepared.identity, expected);

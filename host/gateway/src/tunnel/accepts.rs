@@ -22,7 +22,8 @@ pub enum AllowedConnections {
     /// cluster's API servers.
     #[debug("Only")]
     Only(Vec<String>),
-    /// Opens connections through tunnels of clusters' agents. A gateway uses this for its tunnels to other gateways.
+    /// Opens connections through the tunnels that clusters' agents have opened to this gateway. Another gateway
+    /// requests them, in a tunnel between the two gateways.
     #[debug("Through")]
     Through(FindTunnel),
     /// Opens no connections for the other side. Passes each announcement of the other side to this function, and ends

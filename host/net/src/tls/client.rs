@@ -92,8 +92,9 @@ fn add(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> R
     Ok(())
 }
 
-/// Returns a client configuration that trusts only these CAs, and also accepts RSA keys of CAs and servers between 1024
-/// and [`SHORTEST_RSA_KEY`](super::SHORTEST_RSA_KEY) bits. Use it only until the keys are replaced.
+/// Returns a client configuration that trusts only these CAs, and also accepts CAs and servers whose RSA key is shorter
+/// than [`SHORTEST_RSA_KEY`](super::SHORTEST_RSA_KEY), but has at least 1024 bits. Use it only until the keys are
+/// replaced.
 pub fn client_of_short_keys(authorities: &[CertificateDer<'static>]) -> Result<ClientConfig, TlsError> {
     let provider = short_rsa::provider();
     let builder = ClientConfig::builder_with_provider(provider)

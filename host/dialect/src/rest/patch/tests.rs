@@ -564,7 +564,7 @@ fn a_route_with_patch_must_say_how_chains_see_patches() {
 }
 
 #[test]
-fn the_error_names_the_value_that_the_path_of_the_stored_object_needs() {
+fn a_value_that_is_missing_from_the_path_of_a_stored_object_is_reported() {
     let get = |path: &str| StoredRoute {
         path: Some(path.to_owned()),
         ..StoredRoute::default()
