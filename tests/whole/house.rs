@@ -359,7 +359,7 @@ const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
     ),
     ("host/definitions/src/hook/rego.rs", "an inventory needs kinds to read"),
     (
-        "host/driver/src/places/kubernetes.rs",
+        "host/driver/src/locations/kubernetes.rs",
         "no chain of a namespace is limited in values",
     ),
     (
